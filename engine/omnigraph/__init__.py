@@ -1,0 +1,35 @@
+"""A property graph on Lance tables, where any number of tables change in one atomic commit.
+
+Owns the public names and nothing else. Names are resolved when first used, so that ``import omnigraph`` loads neither
+lance nor duckdb nor pandas.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+STORAGE_VERSION = 4
+
+# Public name -> (module, attribute; None for the module itself).
+_PUBLIC: dict[str, tuple[str, str | None]] = {
+    "errors": ("omnigraph.core.errors", None),
+}
+
+__all__ = ["STORAGE_VERSION", "__version__", *sorted(_PUBLIC)]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module_name, attribute = _PUBLIC[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    module = import_module(module_name)
+    value = module if attribute is None else getattr(module, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})
