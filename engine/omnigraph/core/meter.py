@@ -1,0 +1,116 @@
+"""Accounting of storage requests. Owns the counters and their names; sends no request and knows no store.
+
+A ``Meter`` belongs to one operation and is passed down to whatever talks to storage. Hops are the serial steps of the
+protocol, counted by whoever orders them: requests side by side are one hop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+DATA: Final = "data"
+VERSIONS: Final = "versions"
+MANIFEST: Final = "manifest"
+INTENT: Final = "intent"
+BOUNDARY: Final = "boundary"
+SCHEMA: Final = "schema"
+INDEX: Final = "index"
+OTHER: Final = "other"
+
+# Every request has exactly one class, so that the classes add up to the total.
+REQUEST_CLASSES: Final = (DATA, VERSIONS, MANIFEST, INTENT, BOUNDARY, SCHEMA, INDEX, OTHER)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCost:
+    """What an operation asked of storage. ``exact`` is false if others may have been counted with it."""
+
+    requests: int = 0
+    hops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    by_class: dict[str, int] = field(default_factory=dict)
+    exact: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "requests": self.requests,
+            "hops": self.hops,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "by_class": dict(self.by_class),
+            "exact": self.exact,
+        }
+
+    def __add__(self, other: StorageCost) -> StorageCost:
+        return StorageCost(
+            requests=self.requests + other.requests,
+            hops=self.hops + other.hops,
+            bytes_read=self.bytes_read + other.bytes_read,
+            bytes_written=self.bytes_written + other.bytes_written,
+            by_class=_sum_classes((self.by_class, other.by_class)),
+            exact=self.exact and other.exact,
+        )
+
+
+def _sum_classes(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, n in part.items():
+            total[name] = total.get(name, 0) + n
+    return {name: total[name] for name in REQUEST_CLASSES if total.get(name)}
+
+
+class Meter:
+    """Counts of one operation. May be shared by its threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_class = dict.fromkeys(REQUEST_CLASSES, 0)
+        self._hops = 0
+        self._bytes_read = 0
+        self._bytes_written = 0
+        self._exact = True
+
+    def count(self, request_class: str, n: int = 1, bytes_read: int = 0, bytes_written: int = 0) -> None:
+        """``n`` requests of a class, with the bodies they moved."""
+        with self._lock:
+            self._by_class[request_class] += n  # an unknown class is a KeyError: it would be missing from the total
+            self._bytes_read += bytes_read
+            self._bytes_written += bytes_written
+
+    def step(self, n: int = 1) -> None:
+        """One more serial hop: something waited for the answer of what went before."""
+        with self._lock:
+            self._hops += n
+
+    def inexact(self) -> None:
+        """Say that something else may have been counted here, or something missed."""
+        with self._lock:
+            self._exact = False
+
+    def add(self, cost: StorageCost) -> None:
+        """Take over what was counted elsewhere, hops included."""
+        with self._lock:
+            for name, n in cost.by_class.items():
+                self._by_class[name] += n
+            self._hops += cost.hops
+            self._bytes_read += cost.bytes_read
+            self._bytes_written += cost.bytes_written
+            self._exact = self._exact and cost.exact
+
+    def snapshot(self) -> StorageCost:
+        """The counts so far."""
+        with self._lock:
+            by_class = {name: n for name, n in self._by_class.items() if n}
+            return StorageCost(
+                requests=sum(by_class.values()),
+                hops=self._hops,
+                bytes_read=self._bytes_read,
+                bytes_written=self._bytes_written,
+                by_class=by_class,
+                exact=self._exact,
+            )
