@@ -1,0 +1,100 @@
+"""Stores to test on: a local directory, and a store that speaks S3 (an emulator in a process of its own, or a real one).
+
+Set ``OMNIGRAPH_TEST_S3_ROOT=s3://bucket/prefix`` to run the S3 half on a real store; credentials and endpoint then come
+from the environment.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from omnigraph.testing.emulator import S3Emulator, environment
+from omnigraph.testing.faults import FaultProxy
+
+REAL_ROOT = os.environ.get("OMNIGRAPH_TEST_S3_ROOT", "").rstrip("/")
+
+hypothesis.settings.register_profile("short", max_examples=25, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "long", max_examples=1_000, stateful_step_count=200, deadline=None, print_blob=True
+)
+hypothesis.settings.load_profile(os.environ.get("OMNIGRAPH_HYPOTHESIS_PROFILE", "short"))
+
+_serial = itertools.count(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_strangers_credentials() -> Iterator[None]:
+    """A test that forgets to ask for a store must not find one by itself."""
+    if REAL_ROOT:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("AWS_CONFIG_FILE", os.devnull)
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        yield
+
+
+@pytest.fixture(scope="session")
+def s3_emulator() -> Iterator[S3Emulator]:
+    with S3Emulator() as emulator:
+        yield emulator
+
+
+@pytest.fixture(scope="session")
+def moto_endpoint(s3_emulator: S3Emulator) -> str:
+    """The URL of the emulator."""
+    return s3_emulator.endpoint
+
+
+@pytest.fixture
+def s3_root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A fresh ``s3://bucket/prefix``, with the environment that reaches it. A bucket of its own: the emulator's listings
+    cost what the whole bucket holds."""
+    if REAL_ROOT:
+        return f"{REAL_ROOT}/{uuid.uuid4().hex}"
+    emulator: S3Emulator = request.getfixturevalue("s3_emulator")
+    for name, value in environment(emulator.endpoint).items():
+        monkeypatch.setenv(name, value)
+    bucket = f"test-{os.getpid()}-{next(_serial)}"
+    emulator.create_bucket(bucket)
+    return f"s3://{bucket}/graph"
+
+
+@pytest.fixture
+def local_root(tmp_path: Path) -> str:
+    """A path where nothing is yet."""
+    return str(tmp_path / "graph")
+
+
+@pytest.fixture(params=["local", "s3"])
+def any_root(request: pytest.FixtureRequest) -> str:
+    root: str = request.getfixturevalue(f"{request.param}_root")
+    return root
+
+
+@pytest.fixture
+def fault_proxy(s3_emulator: S3Emulator) -> Iterator[FaultProxy]:
+    """A proxy in front of the emulator. The environment stays as it is; see ``proxied_root``."""
+    with FaultProxy(s3_emulator.endpoint) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxied_root(s3_emulator: S3Emulator, fault_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A fresh ``s3://bucket/prefix`` that both clients reach through ``fault_proxy``, whose log starts empty."""
+    for name, value in environment(fault_proxy.endpoint).items():
+        monkeypatch.setenv(name, value)
+    bucket = f"test-{os.getpid()}-{next(_serial)}"
+    s3_emulator.create_bucket(bucket)
+    return f"s3://{bucket}/graph"
