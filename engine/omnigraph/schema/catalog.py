@@ -248,7 +248,7 @@ class Catalog:
         return self.nodes.get(name)
 
     def find_edge(self, name: str) -> EdgeType | None:
-        """Edge names are found whatever their case. Folding other scripts could make a look-alike match, so ASCII only."""
+        """Edge names are found whatever their case; only ASCII, as folding other scripts would let look-alikes match."""
         return self._edges_folded.get(name.lower()) if name.isascii() else None
 
     def node(self, name: str) -> NodeType:

@@ -1,0 +1,253 @@
+"""The canonical text of key values, and the ids that are made of them.
+
+Two ways to the same text: one value at a time from Python, a column at a time from Arrow. Ids are stored, so the text
+of a value may never change: decimal integers, ``true``/``false``, ``YYYY-MM-DD``, ``YYYY-MM-DDTHH:MM:SS.ffffffZ``, and
+for floats the shortest digits that read back the same, in the notation of ECMAScript (RFC 8785). One key column gives
+its text as id, several a compact JSON array of their texts in declared order.
+
+This module owns spelling only. It refuses what has no canonical text (a value of another kind, NaN, an infinity, a year
+outside 0001 to 9999); whether a value is allowed, is missing or exists already is the validator's.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute
+
+from omnigraph.core.errors import DataInvalid
+from omnigraph.schema.arrow import arrow_type
+from omnigraph.schema.catalog import NodeType, PropType, ScalarKind
+
+# Kernels take and give columns of kinds that only the caller knows.
+pc: Any = pyarrow.compute
+
+_INTEGER_RANGES = {
+    ScalarKind.I32: (-(2**31), 2**31 - 1),
+    ScalarKind.I64: (-(2**63), 2**63 - 1),
+    ScalarKind.U32: (0, 2**32 - 1),
+    ScalarKind.U64: (0, 2**64 - 1),
+}
+_FLOAT = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?\Z")
+
+# The first and the last moment of the years that four digits can write.
+_DATE_BOUNDS = (dt.date.min, dt.date.max)
+_UTC = dt.UTC
+_DATETIME_BOUNDS = (dt.datetime.min.replace(tzinfo=_UTC), dt.datetime.max.replace(tzinfo=_UTC))
+
+# Characters that JSON writes escaped.
+_ESCAPED = r'[\x00-\x1f"\\]'
+
+
+# --- one value ----------------------------------------------------------------------------------------------------------
+
+
+def value_text(prop_type: PropType, value: object) -> str:
+    """The canonical text of one value that is not null."""
+    kind = prop_type.scalar
+    if not prop_type.is_keyable:
+        raise DataInvalid(f"a {prop_type} has no key text")
+    if kind is ScalarKind.STRING and isinstance(value, str):
+        return value
+    if kind is ScalarKind.BOOL and isinstance(value, bool):
+        return "true" if value else "false"
+    if kind.is_integer and isinstance(value, int) and not isinstance(value, bool):
+        low, high = _INTEGER_RANGES[kind]
+        if low <= value <= high:
+            return str(value)
+    elif kind.is_float and isinstance(value, int | float) and not isinstance(value, bool):
+        return _float_text(kind, value)
+    elif kind is ScalarKind.DATETIME and isinstance(value, dt.datetime):
+        return _datetime_text(value)
+    elif kind is ScalarKind.DATE and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return value.isoformat()
+    raise DataInvalid(f"not a {prop_type}: {str(value)[:80]!r}")
+
+
+def derive_id(node: NodeType, record: Mapping[str, object]) -> str | None:
+    """The id that the key values of a record make; nothing if the type has no key or one of its values is null."""
+    if node.key is None:
+        return None
+    texts: list[str] = []
+    for name in node.key:
+        value = record.get(name)
+        if value is None:
+            return None
+        texts.append(value_text(node.property(name).type, value))
+    return join_texts(texts)
+
+
+def join_texts(texts: Sequence[str]) -> str:
+    """The text of a tuple: of one its text, of several a compact JSON array."""
+    return texts[0] if len(texts) == 1 else json.dumps(list(texts), ensure_ascii=False, separators=(",", ":"))
+
+
+# --- a column -----------------------------------------------------------------------------------------------------------
+
+Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
+
+
+def column_text(prop_type: PropType, column: Column) -> Column:
+    """The canonical text of every value as utf8; null stays null. A utf8 column is returned as it is."""
+    kind = prop_type.scalar
+    if not prop_type.is_keyable:
+        raise DataInvalid(f"a {prop_type} has no key text")
+    if pa.types.is_dictionary(column.type):
+        column = pc.cast(column, column.type.value_type)
+    if kind is ScalarKind.STRING:
+        return _utf8(column, prop_type)
+    values = _cast(column, arrow_type(prop_type), prop_type)
+    if kind.is_float:
+        return _float_column(values)
+    if kind is ScalarKind.BOOL:
+        text: Column = pc.if_else(values, "true", "false")
+        return text
+    if kind is ScalarKind.DATE:
+        _require_years(values, _DATE_BOUNDS)
+    elif kind is ScalarKind.DATETIME:
+        _require_years(values, _DATETIME_BOUNDS)
+        # Without the zone, which is UTC anyhow, the text takes a tenth of the time.
+        plain: Column = pc.cast(pc.cast(values, pa.timestamp("us")), pa.utf8())
+        return _moment_column(plain)
+    text = pc.cast(values, pa.utf8())
+    return text
+
+
+def derive_ids(node: NodeType, columns: Mapping[str, Column]) -> Column | None:
+    """The ids that the key columns make; nothing if the type has no key. ``columns`` may be a plain mapping by name."""
+    if node.key is None:
+        return None
+    return tuple_text([node.property(name).type for name in node.key], [columns[name] for name in node.key])
+
+
+def tuple_text(types: Sequence[PropType], columns: Sequence[Column]) -> Column:
+    """The text of every tuple, null where one of its members is null. Of one column it is the column's text."""
+    texts = [column_text(prop_type, column) for prop_type, column in zip(types, columns, strict=True)]
+    if len(texts) == 1:
+        return texts[0]
+    chunked = [t if isinstance(t, pa.ChunkedArray) else pa.chunked_array([t]) for t in texts]
+    quoted = [
+        _quoted_column(text, escapes=prop_type.scalar is ScalarKind.STRING)
+        for text, prop_type in zip(chunked, types, strict=True)
+    ]
+    joined = pc.binary_join_element_wise(*quoted, ",")
+    result: pa.ChunkedArray[Any] = pc.binary_join_element_wise("[", joined, "]", "")
+    return result if any(isinstance(t, pa.ChunkedArray) for t in texts) else result.combine_chunks()
+
+
+def _utf8(column: Column, prop_type: PropType) -> Column:
+    """Only texts of another layout: anything else can be written as text too, and would be by mistake."""
+    if column.type == pa.utf8():
+        return column
+    if not (pa.types.is_large_string(column.type) or column.type in (pa.string_view(), pa.null())):
+        raise DataInvalid(f"a column of {column.type} is not a {prop_type}")
+    text: Column = pc.cast(column, pa.utf8())
+    return text
+
+
+def _cast(column: Column, wanted: pa.DataType, prop_type: PropType) -> Column:
+    if column.type == wanted:
+        return column
+    try:
+        done: Column = pc.cast(column, wanted)
+    except pa.ArrowException as error:
+        raise DataInvalid(f"a column of {column.type} is not a {prop_type}: {str(error)[:80]}") from error
+    return done
+
+
+def _quoted_column(text: pa.ChunkedArray[Any], *, escapes: bool) -> Column:
+    """As JSON strings. Only the rows that need escapes leave Arrow."""
+    plain: Column = pc.binary_join_element_wise('"', text, '"', "")
+    if not escapes:
+        return plain
+    needs = pc.fill_null(pc.match_substring_regex(text, _ESCAPED), False)
+    if not pc.any(needs).as_py():
+        return plain
+    escaped = [json.dumps(value, ensure_ascii=False) for value in text.filter(needs).to_pylist()]
+    replaced: Column = pc.replace_with_mask(plain, needs, pa.array(escaped, pa.utf8()))
+    return replaced
+
+
+def _require_years(column: Column, bounds: tuple[Any, Any]) -> None:
+    extremes = pc.min_max(column)
+    low, high = extremes["min"], extremes["max"]
+    if not low.is_valid:
+        return
+    first, last = (pa.scalar(bound, column.type) for bound in bounds)
+    if pc.less(low, first).as_py() or pc.greater(high, last).as_py():
+        raise DataInvalid("a date outside the years 0001 to 9999 has no key text")
+
+
+# --- floats and moments -------------------------------------------------------------------------------------------------
+
+
+def _datetime_text(value: dt.datetime) -> str:
+    """Without an offset it is UTC."""
+    try:
+        moment = value.replace(tzinfo=_UTC) if value.tzinfo is None else value.astimezone(_UTC)
+    except OverflowError as error:
+        raise DataInvalid("a date outside the years 0001 to 9999 has no key text") from error
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def _moment_column(text: Column) -> Column:
+    """``YYYY-MM-DD HH:MM:SS.ffffff`` to ``YYYY-MM-DDTHH:MM:SS.ffffffZ``."""
+    date, time = pc.utf8_slice_codeunits(text, 0, 10), pc.utf8_slice_codeunits(text, 11)
+    joined: Column = pc.binary_join_element_wise(date, "T", time, "Z", "")
+    return joined
+
+
+def _float_text(kind: ScalarKind, value: float) -> str:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if kind is ScalarKind.F32:
+        single = pa.scalar(number, pa.float32())
+        number = single.as_py()
+        digits = str(pc.cast(single, pa.utf8()).as_py())
+    else:
+        digits = repr(number)
+    if not math.isfinite(number):
+        raise DataInvalid(f"not a finite number: {str(value)[:80]}")
+    return _notation(digits)
+
+
+def _float_column(column: Column) -> Column:
+    """Arrow finds the shortest digits; where its notation differs, the row is written again."""
+    if not pc.all(pc.is_finite(column)).as_py():
+        raise DataInvalid("NaN and infinities have no key text")
+    text: Column = pc.cast(column, pa.utf8())
+    differs = pc.fill_null(pc.match_substring_regex(text, r"e|\.0*\z|^-0\z"), False)
+    if not pc.any(differs).as_py():
+        return text
+    again = pa.array([_notation(str(value)) for value in text.filter(differs).to_pylist()], pa.utf8())
+    rewritten: Column = pc.replace_with_mask(text, differs, again)
+    return rewritten
+
+
+def _notation(text: str) -> str:
+    """Any spelling of the shortest digits in the notation of ECMAScript: plain from 1e-6 up to below 1e21."""
+    found = _FLOAT.match(text)
+    assert found is not None, text
+    sign, whole, fraction, exponent = found.group(1), found.group(2), found.group(3) or "", int(found.group(4) or 0)
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + exponent - (len(whole + fraction) - len(digits))  # digits before the decimal point
+    digits = digits.rstrip("0")
+    if not digits:
+        return "0"
+    if len(digits) <= point <= 21:
+        return sign + digits + "0" * (point - len(digits))
+    if 0 < point <= 21:
+        return f"{sign}{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    power = point - 1
+    mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
+    return f"{sign}{mantissa}e{'+' if power > 0 else '-'}{abs(power)}"
