@@ -46,11 +46,10 @@ def classify_key(key: str) -> str:
     for segment in segments:
         if segment in _BY_PLACE:
             return _BY_PLACE[segment]
-    for segment in reversed(segments):
-        if segment in _BY_FOLDER:
-            return _BY_FOLDER[segment]
     # "data" is a name that a root may have as well: it counts only as the folder that holds the object.
-    return "data" if segments[-2:-1] == ["data"] else "other"
+    if segments[-2:-1] == ["data"]:
+        return "data"
+    return next((_BY_FOLDER[segment] for segment in reversed(segments) if segment in _BY_FOLDER), "other")
 
 
 def parse_target(method: str, path_and_query: str) -> Target:
