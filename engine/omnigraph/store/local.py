@@ -1,0 +1,400 @@
+"""A store on a local file system. Owns temporary files, hard links and syncs; knows nothing of what the bytes mean.
+
+A create writes a temporary file, syncs it, and gives it its name by a hard link, which fails if the name is taken: the
+only create-if-absent that also appears whole at once. A replace renames instead. Temporary files are called
+``name#digits``, as Lance's own; listings do not show them and no key can name them.
+
+Refusals (permissions, a read-only mount) are ``StoreRefused`` and a full disk is ``StoreUnavailable``; neither is ever
+taken for an absent object.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from omnigraph.core import failpoints
+from omnigraph.core.errors import InvalidInput, OmnigraphError, StoreRefused, StoreUnavailable
+from omnigraph.core.meter import Meter
+from omnigraph.store import layout
+from omnigraph.store.interface import DeleteFailure, Entry, KeyExists
+from omnigraph.store.keys import check_key, check_prefix, is_temporary_name
+
+# How often a folder may vanish (somebody prunes) between making it and writing into it.
+_FOLDER_ATTEMPTS: Final = 5
+# How often a name may be found taken and then free again.
+_CREATE_ATTEMPTS: Final = 5
+_HARD_LINKS_HINT: Final = "put the graph on a file system with hard links, or on an object store"
+
+_REFUSED: Final = {
+    errno.EACCES: "permission denied",
+    errno.EPERM: "operation not permitted",
+    errno.EROFS: "the file system is read-only",
+    errno.ELOOP: "a symbolic link is in the way",
+    errno.ENOTDIR: "a file is where a folder should be",
+    errno.EISDIR: "a folder is where a file should be",
+    errno.ENOTEMPTY: "a folder is where a file should be",
+    errno.EFBIG: "the file system does not take a file of this size",
+}
+_FULL: Final = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
+_NO_HARD_LINKS: Final = frozenset(
+    {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+)
+
+
+class LocalStore:
+    """``Store`` below one folder, which is made with the first write."""
+
+    is_remote: Final = False
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._probe_lock = threading.Lock()
+        self._probed = False
+
+    @property
+    def uri(self) -> str:
+        return self._root
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self._root!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalStore, (self._root,)
+
+    def lance_uri(self, relative: str) -> str:
+        return self._path(relative)
+
+    def lance_options(self) -> dict[str, str] | None:
+        return None
+
+    # --- writing --------------------------------------------------------------------------------------------------------
+
+    def check_conditional_create(self, *, meter: Meter | None = None) -> None:
+        with self._probe_lock:
+            if self._probed:
+                return
+            # The first refusal is the proof, so the object stays: whoever comes next is refused at once.
+            for _ in range(2):
+                _count(meter, layout.PROBE)
+                if not self._link_new(layout.PROBE, b""):
+                    self._probed = True
+                    return
+            raise StoreRefused(
+                f"the file system lets two creates of one name succeed: root={self._root}", hint=_HARD_LINKS_HINT
+            )
+
+    def create(self, key: str, data: bytes, *, meter: Meter | None = None) -> None:
+        check_key(key)
+        self.check_conditional_create(meter=meter)
+        failpoints.hit("store.create", key=key)
+        for _ in range(_CREATE_ATTEMPTS):
+            _count(meter, key, written=len(data))
+            if self._link_new(key, data):
+                break
+            found = self.get(key, meter=meter)
+            if found == data:
+                break
+            if found is not None:
+                raise KeyExists(f"another object is there: key={key}", key=key)
+            if os.path.isdir(self._path(key)):
+                raise StoreRefused(f"cannot create: a folder is where a file should be: key={key}", key=key)
+            # Deleted since the name was taken: the name is free again.
+        else:
+            raise StoreUnavailable(f"cannot create: others keep creating and deleting the object: key={key}", key=key)
+        failpoints.hit("store.created", key=key)
+
+    def replace(self, key: str, data: bytes, *, meter: Meter | None = None) -> None:
+        path = self._path(key)
+        self.check_conditional_create(meter=meter)
+        _count(meter, key, written=len(data))
+        failpoints.hit("store.replace", key=key)
+        with self._translated("write", key), self._temporary(path, data) as temporary:
+            os.replace(temporary, path)
+            _sync_folder(os.path.dirname(path))
+        failpoints.hit("store.replaced", key=key)
+
+    def _link_new(self, key: str, data: bytes) -> bool:
+        """Create; false if the name is taken."""
+        path = self._path(key)
+        with self._translated("create", key), self._temporary(path, data) as temporary:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                # The temporary file could be written, so this is not about permissions on the folder.
+                if error.errno in _NO_HARD_LINKS:
+                    raise StoreRefused(
+                        f"the file system has no hard links, so it cannot create if absent: root={self._root}",
+                        hint=_HARD_LINKS_HINT,
+                    ) from error
+                raise
+            _sync_folder(os.path.dirname(path))
+            return True
+
+    @contextmanager
+    def _temporary(self, path: str, data: bytes) -> Iterator[str]:
+        """A synced file beside ``path``, gone afterwards if it is still there."""
+        temporary = f"{path}#{secrets.randbits(63)}"
+        descriptor = self._open_new(temporary)
+        try:
+            try:
+                with os.fdopen(descriptor, "wb", buffering=0) as file:
+                    rest = memoryview(data)
+                    while rest:
+                        rest = rest[file.write(rest) :]
+                    os.fsync(file.fileno())
+                yield temporary
+            finally:
+                # Renamed away is the good end of a replace; anything else left over is only invisible rubbish, and
+                # must not hide the error that is on its way.
+                with suppress(OSError):
+                    os.unlink(temporary)
+        except FileNotFoundError as error:
+            raise StoreUnavailable(
+                f"the folder was removed while writing: path={path}", path=path, outcome="unknown"
+            ) from error
+
+    def _open_new(self, path: str) -> int:
+        folder = os.path.dirname(path)
+        for attempt in range(_FOLDER_ATTEMPTS):
+            self._check_inside(folder)
+            try:
+                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            except FileNotFoundError:
+                if attempt == _FOLDER_ATTEMPTS - 1:
+                    raise
+                _make_folders(folder)
+        raise AssertionError("unreachable")
+
+    # --- reading --------------------------------------------------------------------------------------------------------
+
+    def get(self, key: str, *, meter: Meter | None = None) -> bytes | None:
+        path = self._path(key)
+        data: bytes | None = None
+        with self._translated("read", key):
+            try:
+                self._check_inside(os.path.dirname(path))
+                data = _read_file(path)
+            except FileNotFoundError:
+                pass
+            except NotADirectoryError:
+                self._check_root_is_folder()
+        _count(meter, key, read=len(data or b""))
+        return data
+
+    def exists(self, key: str, *, meter: Meter | None = None) -> bool:
+        return self.size(key, meter=meter) is not None
+
+    def size(self, key: str, *, meter: Meter | None = None) -> int | None:
+        path = self._path(key)
+        _count(meter, key)
+        with self._translated("look up", key):
+            try:
+                self._check_inside(os.path.dirname(path))
+                found = os.lstat(path)
+            except FileNotFoundError:
+                return None
+            except NotADirectoryError:
+                self._check_root_is_folder()
+                return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def list(self, prefix: str, *, start_after: str | None = None, meter: Meter | None = None) -> list[Entry]:
+        check_prefix(prefix)
+        _count(meter, prefix)
+        folder = prefix.rpartition("/")[0]
+        found: list[Entry] = []
+        with self._translated("list", prefix):
+            top = os.path.join(self._root, *folder.split("/")) if folder else self._root
+            self._check_inside(top)
+            self._check_root_is_folder()
+            todo = [(top, folder + "/" if folder else "")]
+            while todo:
+                path, base = todo.pop()
+                todo.extend(_read_folder(path, base, prefix, start_after, found))
+        found.sort(key=lambda entry: entry.key)
+        return found
+
+    # --- deleting -------------------------------------------------------------------------------------------------------
+
+    def delete(self, key: str, *, meter: Meter | None = None) -> bool:
+        path = self._path(key)
+        _count(meter, key)
+        failpoints.hit("store.delete", key=key)
+        with self._translated("delete", key):
+            try:
+                self._check_inside(os.path.dirname(path))
+                os.unlink(path)
+            except FileNotFoundError:
+                return False
+            except NotADirectoryError:
+                self._check_root_is_folder()
+                return False
+            except (IsADirectoryError, PermissionError):
+                # A folder is no object. Linux says EISDIR, others EPERM.
+                if os.path.isdir(path) and not os.path.islink(path):
+                    return False
+                raise
+            _sync_folder(os.path.dirname(path))
+        return True
+
+    def delete_many(self, keys: Iterable[str], *, meter: Meter | None = None) -> tuple[DeleteFailure, ...]:
+        failures = []
+        for key in keys:
+            try:
+                self.delete(key, meter=meter)
+            except OmnigraphError as error:
+                failures.append(DeleteFailure(key, error))
+        return tuple(failures)
+
+    def prune(self, prefix: str, *, temporary_before_us: int | None = None) -> None:
+        check_prefix(prefix)
+        top = os.path.join(self._root, *prefix.strip("/").split("/")) if prefix else self._root
+        with self._translated("prune", prefix):
+            self._check_inside(top)
+            for path, _, names in os.walk(top, topdown=False):
+                if temporary_before_us is not None:
+                    for name in filter(is_temporary_name, names):
+                        _unlink_older(os.path.join(path, name), temporary_before_us)
+                if path != self._root:
+                    # Not empty, or somebody else was quicker: both mean that there is nothing to remove.
+                    with suppress(OSError):
+                        os.rmdir(path)
+
+    # --- paths and errors -----------------------------------------------------------------------------------------------
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self._root, *check_key(key).split("/"))
+
+    def _check_inside(self, folder: str) -> None:
+        """A symbolic link below the root must not lead out of it, whoever put it there."""
+        real_root = os.path.realpath(self._root)
+        real = os.path.realpath(folder)
+        if real != real_root and not real.startswith(real_root.rstrip(os.sep) + os.sep):
+            raise StoreRefused(
+                f"a symbolic link leads out of the root: root={self._root} folder={folder}",
+                hint="remove the link; everything of a graph lives below its root",
+            )
+
+    def _check_root_is_folder(self) -> None:
+        """What is missing below a root that is itself a file is not absent: nothing can ever be there."""
+        try:
+            mode = os.stat(self._root).st_mode
+        except FileNotFoundError:
+            return
+        if not stat.S_ISDIR(mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self._root)
+
+    @contextmanager
+    def _translated(self, what: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise translate(error, f"cannot {what}", os.path.join(self._root, key)) from error
+
+
+def translate(error: OSError, what: str, path: str) -> OmnigraphError:
+    """What a failed system call means to the caller."""
+    number = error.errno or 0
+    if number in _FULL:
+        return StoreUnavailable(
+            f"{what}: {_FULL[number]}: path={path}", hint="free space on the disk, then repeat the call", path=path
+        )
+    if number in _REFUSED:
+        return StoreRefused(f"{what}: {_REFUSED[number]}: path={path}", path=path)
+    if number == errno.ENAMETOOLONG:
+        return InvalidInput(f"{what}: the path is too long for the file system: path={path[:200]}", path=path[:200])
+    # Input and output errors, a network mount that went away, and whatever else: nobody knows what has happened.
+    reason = os.strerror(number) if number else type(error).__name__
+    return StoreUnavailable(f"{what}: {reason}: path={path}", path=path, outcome="unknown")
+
+
+def _count(meter: Meter | None, key: str, read: int = 0, written: int = 0) -> None:
+    """One operation counts as the one request that it would be on an object store."""
+    if meter is not None:
+        meter.count(layout.request_class(key), bytes_read=read, bytes_written=written)
+
+
+def _make_folders(folder: str) -> None:
+    """Make a folder and those above it, durably: a synced file in a folder that is lost is lost."""
+    missing = []
+    path = folder
+    while not os.path.isdir(path) and os.path.dirname(path) != path:
+        missing.append(path)
+        path = os.path.dirname(path)
+    for path in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(path)
+        _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems have no sync of folders, and nothing to be lost by it.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _read_file(path: str) -> bytes | None:
+    """The bytes of a regular file; ``None`` for a folder, which is no object."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        parts = []
+        while part := os.read(descriptor, max(status.st_size + 1, 65_536)):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def _read_folder(
+    path: str, base: str, prefix: str, start_after: str | None, found: list[Entry]
+) -> Iterable[tuple[str, str]]:
+    """Append the objects of one folder to ``found`` and return the folders below that may hold more."""
+    below: list[tuple[str, str]] = []
+    try:
+        scan = os.scandir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return below  # removed since its parent was read, or never there
+    with scan:
+        for item in scan:
+            key = base + item.name
+            if item.is_dir(follow_symlinks=False):
+                folder = key + "/"
+                if folder.startswith(prefix) or prefix.startswith(folder):
+                    below.append((item.path, folder))
+                continue
+            if not key.startswith(prefix) or (start_after is not None and key <= start_after):
+                continue
+            if is_temporary_name(item.name) or not item.is_file(follow_symlinks=False):
+                continue
+            try:
+                status = item.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            found.append(Entry(key, status.st_size, status.st_mtime_ns // 1_000))
+    return below
+
+
+def _unlink_older(path: str, before_us: int) -> None:
+    try:
+        if os.lstat(path).st_mtime_ns // 1_000 < before_us:
+            os.unlink(path)
+    except FileNotFoundError:
+        return
