@@ -164,7 +164,7 @@ def _call(expr: Nearest | TextSearch | RankFusion) -> str:
             return f"nearest(${expr.variable}.{expr.property}, {format_expr(expr.query)})"
         case TextSearch():
             edits = f", {format_expr(expr.edits_max)}" if expr.edits_max is not None else ""
-            return f"{expr.function}({format_expr(expr.field)}, {format_expr(expr.query)}{edits})"
+            return f"{expr.function}({format_expr(expr.searched)}, {format_expr(expr.query)}{edits})"
         case RankFusion():
             k = f", {format_expr(expr.k)}" if expr.k is not None else ""
             return f"rrf({format_expr(expr.first)}, {format_expr(expr.second)}{k})"

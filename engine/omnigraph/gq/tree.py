@@ -168,7 +168,7 @@ class TextSearch:
     """``search``, ``fuzzy``, ``match_text`` or ``bm25``; only ``fuzzy`` has a third operand."""
 
     function: str
-    field: Expr
+    searched: Expr
     query: Expr
     edits_max: Expr | None = None
     at: Position = field(default=NOWHERE, compare=False, repr=False)
