@@ -25,7 +25,7 @@ _ALIASES: Final[dict[str, tuple[str, ...]]] = {
     "aws_session_token": ("session_token", "aws_token", "token"),
     "aws_region": ("region",),
     "aws_default_region": ("default_region",),
-    "aws_endpoint": ("endpoint", "aws_endpoint_url", "endpoint_url"),
+    "aws_endpoint": ("endpoint", "aws_endpoint_url", "endpoint_url", "aws_endpoint_url_s3"),
     "aws_virtual_hosted_style_request": ("virtual_hosted_style_request",),
     "aws_skip_signature": ("skip_signature",),
     "aws_request_payer": ("request_payer",),
@@ -155,7 +155,7 @@ def canonical_options(given: Mapping[str, object] | None) -> Secrets:
             )
         if lower in _NOT_SERVED:
             raise InvalidInput(f"a storage option that is not served: option={name}", hint="leave it out")
-        if lower not in _CANONICAL and (near := difflib.get_close_matches(lower, _CANONICAL, n=1, cutoff=0.87)):
+        if lower not in _CANONICAL and (near := difflib.get_close_matches(lower, _CANONICAL, n=1, cutoff=0.82)):
             raise InvalidInput(f"unknown storage option: option={name}", hint=f"did you mean `{near[0]}`?")
         canonical = _CANONICAL.get(lower, lower)
         if found.get(canonical, value) != value:
