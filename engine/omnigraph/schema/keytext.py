@@ -198,8 +198,7 @@ def _datetime_text(value: dt.datetime) -> str:
 
 def _moment_column(text: Column) -> Column:
     """``YYYY-MM-DD HH:MM:SS.ffffff`` to ``YYYY-MM-DDTHH:MM:SS.ffffffZ``."""
-    date, time = pc.utf8_slice_codeunits(text, 0, 10), pc.utf8_slice_codeunits(text, 11)
-    joined: Column = pc.binary_join_element_wise(date, "T", time, "Z", "")
+    joined: Column = pc.binary_join_element_wise(pc.utf8_replace_slice(text, 10, 11, "T"), "Z", "")
     return joined
 
 
