@@ -5,6 +5,7 @@ Owns the shape, the order and the wording's outer form (where, then what). It mu
 
 from __future__ import annotations
 
+import builtins
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -66,7 +67,7 @@ class Violation:
         shown = ("code", "message", "table_key", "type", "property", "record", "source", "id", "value", "expected")
         return {name: value for name in shown if (value := getattr(self, name)) is not None}
 
-    @property
+    @builtins.property  # `property` is a field here
     def place(self) -> str:
         """``people.jsonl record 3``, as far as it is known."""
         parts = [self.source] if self.source else []
@@ -74,11 +75,11 @@ class Violation:
             parts.append(f"record {self.record}")
         return " ".join(parts)
 
-    @property
+    @builtins.property  # `property` is a field here
     def line(self) -> str:
         return f"{self.place}: {self.message}" if self.place else self.message
 
-    @property
+    @builtins.property  # `property` is a field here
     def order(self) -> tuple[Any, ...]:
         """By source and record; complaints about committed rows come last, by table and id."""
         known = self.record is not None
