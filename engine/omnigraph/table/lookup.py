@@ -1,0 +1,384 @@
+"""Finding rows of one version by the value of a column, and reading as little as that allows.
+
+Per fragment, in this order: a held column is searched in memory; a fragment that a BTREE covers is asked through the
+index when the values are few; otherwise its key column is read, for all such fragments in one parallel scan, and kept.
+A table whose key column does not fit the cache is searched batch by batch and nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.core import meter as m
+from omnigraph.core.errors import Corruption
+from omnigraph.table.keys import SMALL_ROWS_MAX, KeyCache, Large, as_key
+from omnigraph.table.layout import Fragment, Layout
+from omnigraph.table.predicate import among
+from omnigraph.table.reading import reading
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+Addresses = np.ndarray[Any, np.dtype[np.uint64]]
+Positions = np.ndarray[Any, np.dtype[np.int64]]
+
+INDEX_VALUES_MAX = 512
+"""Above this many values, reading a key column once beats walking the pages of its index."""
+
+_UNINDEXED_ROWS_MAX = 10_000
+"""A covered fragment up to this size is read and kept anyway: one request, and none ever after."""
+
+_TEXT_BYTES = 40
+"""Guess for a text key and its offset, before it has been read."""
+
+_READAHEAD = 32
+"""Fragments read side by side; a cold look-up over many fragments is as long as its slowest waves."""
+
+_SEARCH_ATTEMPTS = 3
+"""Searches spoiled by an eviction in between, before the cache is left out altogether."""
+
+
+class Lookup:
+    """Look-ups in one version. Holds no state of its own but what it needs to read."""
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        line: str,
+        layout: Layout,
+        handle: Callable[[], LanceDataset],
+        cache: KeyCache,
+        meter: m.Meter | None,
+        key_columns: Sequence[str],
+    ) -> None:
+        self._table = table
+        self._line = line
+        self._layout = layout
+        self._handle = handle
+        self._cache = cache
+        self._meter = meter
+        self._key_columns = key_columns
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def find(self, column: str, values: pa.Array[Any]) -> tuple[Positions, Addresses]:
+        """(position among ``values``, row address) of every live row that holds one of the distinct ``values``."""
+        if len(values) == 0 or not self._layout.fragments:
+            return np.empty(0, np.int64), np.empty(0, np.uint64)
+        needles = self._needles(column, values)
+        for _ in range(_SEARCH_ATTEMPTS):
+            epoch, indexed, streamed = self._make_ready(column, len(values))
+            parts = [self._find_small(column, needles), self._find_large(column, needles)]
+            if self._cache.epoch != epoch:
+                continue
+            if indexed:
+                parts.append(self._find_by_index(column, values, needles, indexed))
+            if streamed:
+                parts.append(self._find_by_scan(column, needles, streamed))
+            return _joined(parts)
+        everything = list(self._layout.fragments.values())
+        return _joined([self._find_by_scan(column, needles, everything)])
+
+    def contains(self, column: str, values: pa.Array[Any]) -> pa.BooleanArray:
+        """For each value, whether a live row holds it. Aligned with ``values``; nulls are in nothing."""
+        if len(values) == 0 or not self._layout.fragments:
+            return pa.array(np.zeros(len(values), bool))
+        if len(values) * 4 >= self._layout.live_rows:
+            found = self._contains_bulk(column, values)
+            if found is not None:
+                return found
+        distinct = pc.unique(values.drop_null())
+        positions, _ = self.find(column, distinct)
+        present = distinct.take(_picks(np.unique(positions)))
+        answer: pa.BooleanArray = _bools(pc.is_in(values, value_set=present, skip_nulls=True))
+        return answer
+
+    def _contains_bulk(self, column: str, values: pa.Array[Any]) -> pa.BooleanArray | None:
+        epoch, indexed, streamed = self._make_ready(column, len(values))
+        if indexed or streamed:
+            return None
+        needles = self._needles(column, values)
+        large = self._cache.large(self._line, self._layout, self._layout.field(column))
+        keys = self._live_keys(large)
+        present = _bools(pc.is_in(needles, value_set=keys, skip_nulls=True)) if len(keys) else None
+        known = self._cache.small_values(self._table, self._layout.field(column))
+        if known:
+            candidates = pc.unique(
+                needles.filter(pc.is_in(needles, value_set=pa.array(known, needles.type), skip_nulls=True))
+            )
+            places = self._cache.small_places(
+                self._table, self._layout, self._layout.field(column), candidates.to_pylist()
+            )
+            live = candidates.take(pa.array(sorted({position for position, _ in places}), pa.int64()))
+            small = _bools(pc.is_in(needles, value_set=live, skip_nulls=True))
+            present = small if present is None else pc.or_(present, small)
+        if self._cache.epoch != epoch:
+            return None
+        return present if present is not None else pa.array(np.zeros(len(values), bool))
+
+    def gather(self, column: str, addresses: Addresses) -> pa.Array[Any] | None:
+        """The column at these addresses from what is held; None where a part of it is not."""
+        if column not in self._layout.fields:
+            return None
+        kind = self._layout.schema.field(column).type
+        if as_key(pa.nulls(0, kind)).type != kind:
+            return None
+        field = self._layout.field(column)
+        order = np.argsort(addresses, kind="stable")
+        ordered = addresses[order]
+        fragment_ids = (ordered >> np.uint64(32)).astype(np.int64)
+        offsets = (ordered & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        edges = [0, *(np.flatnonzero(np.diff(fragment_ids)) + 1).tolist(), len(ordered)]
+        parts: list[pa.Array[Any]] = []
+        loose: list[Any] = []
+        for start, end in itertools.pairwise(edges):
+            if start == end:
+                continue
+            held = self._cache.value_at(self._table, self._layout.fragments[int(fragment_ids[start])], field)
+            if held is None:
+                return None
+            if isinstance(held, list):
+                loose.extend(held[offset] for offset in offsets[start:end].tolist())
+                continue
+            if loose:
+                parts.append(pa.array(loose, kind))
+                loose = []
+            parts.append(held.take(_picks(offsets[start:end])))
+        if loose or not parts:
+            parts.append(pa.array(loose, kind))
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_arrays(parts).take(_picks(back))
+
+    # --- getting ready ----------------------------------------------------------------------------------------------
+
+    def _make_ready(self, column: str, count: int) -> tuple[int, list[Fragment], list[Fragment]]:
+        """Read what is worth keeping. What is left: fragments to ask through the index, and fragments to stream.
+
+        All others are held for as long as the cache is in the epoch returned.
+        """
+        epoch = self._cache.epoch
+        absent = self._missing(column)
+        if not absent:
+            return epoch, [], []
+        with self._cache.loading(self._line):
+            absent = self._missing(column)  # another thread may just have read them
+            indexed = self._indexed(column, absent, count)
+            chosen = {fragment.id for fragment in indexed}
+            wanted = [fragment for fragment in absent if fragment.id not in chosen]
+            if self._estimate(column, wanted) > self._cache.bytes_max // 2:
+                wanted = [fragment for fragment in wanted if fragment.rows <= SMALL_ROWS_MAX]
+            if wanted and self._estimate(column, wanted) <= self._cache.bytes_max // 2:
+                self._read(column, wanted)
+            # What was left out, and what one read pushed out again, is streamed this time.
+            epoch = self._cache.epoch
+            return epoch, indexed, [fragment for fragment in self._missing(column) if fragment.id not in chosen]
+
+    def _missing(self, column: str) -> list[Fragment]:
+        return self._cache.missing(self._table, self._line, self._layout, self._layout.field(column))
+
+    def _indexed(self, column: str, absent: list[Fragment], count: int) -> list[Fragment]:
+        covered = self._layout.covered.get(column)
+        if not covered or count > INDEX_VALUES_MAX:
+            return []
+        found = [fragment for fragment in absent if fragment.id in covered]
+        return found if sum(fragment.rows for fragment in found) > _UNINDEXED_ROWS_MAX else []
+
+    def _estimate(self, column: str, fragments: list[Fragment]) -> int:
+        kind = self._layout.schema.field(column).type
+        width = kind.bit_width // 8 if pa.types.is_primitive(kind) else _TEXT_BYTES
+        return sum(fragment.rows for fragment in fragments) * max(width, 1)
+
+    def _read(self, column: str, fragments: list[Fragment]) -> None:
+        """Read and keep the column of these fragments, or only their deletions where the column is held."""
+        field = self._layout.field(column)
+        bare = [fragment for fragment in fragments if not self._cache.holds(self._table, fragment, field)]
+        small = [fragment for fragment in bare if fragment.rows <= SMALL_ROWS_MAX]
+        large = [fragment for fragment in bare if fragment.rows > SMALL_ROWS_MAX]
+        if small:
+            # A small file arrives in one request, whatever is taken from it.
+            names = [name for name in self._key_columns if name in self._layout.fields and name != column]
+            self._scan_into_cache([column, *names], small)
+        if large:
+            self._scan_into_cache([column], large)
+        self._scan_into_cache([], [fragment for fragment in fragments if self._cache.deletions(fragment) is None])
+
+    def _scan_into_cache(self, columns: list[str], fragments: list[Fragment]) -> None:
+        if not fragments:
+            return
+        marked = any(fragment.deletion is not None for fragment in fragments)
+        table = self._scan(columns, fragments, physical=marked)
+        if table.num_rows != sum(fragment.rows for fragment in fragments):
+            raise Corruption(
+                "data files do not hold the rows that the version says",
+                table=self._line,
+                version=self._layout.version,
+                expected=sum(fragment.rows for fragment in fragments),
+                actual=table.num_rows,
+            )
+        small = fragments[0].rows <= SMALL_ROWS_MAX
+        held: dict[str, Any] = {}
+        for name in columns:
+            keys = as_key(table.column(name))
+            held[name] = keys.to_pylist() if small else keys
+        absent = table.column("_rowaddr").combine_chunks().is_null() if marked else None
+        start = 0
+        for fragment in fragments:
+            end = start + fragment.rows
+            if fragment.deletion is not None and absent is not None:
+                gone = np.flatnonzero(absent.slice(start, fragment.rows).to_numpy(zero_copy_only=False))
+                self._cache.put_deletions(fragment, gone)
+            for name in columns:
+                part = held[name][start:end] if small else held[name].slice(start, fragment.rows)
+                self._cache.put_column(self._table, fragment, self._layout.field(name), part)
+            start = end
+
+    def _scan(self, columns: list[str], fragments: list[Fragment], *, physical: bool) -> pa.Table:
+        handle = self._handle()
+        with reading(handle, self._meter, m.DATA, f"read keys of {self._line}"):
+            scanner = handle.scanner(
+                columns=columns,
+                fragments=_fragments(handle, fragments),
+                with_row_address=True,
+                with_row_id=physical,
+                include_deleted_rows=physical,
+                scan_in_order=True,
+                fragment_readahead=_READAHEAD,
+                batch_readahead=_READAHEAD,
+            )
+            return scanner.to_table()
+
+    # --- searching --------------------------------------------------------------------------------------------------
+
+    def _needles(self, column: str, values: pa.Array[Any]) -> Any:
+        kind = self._layout.schema.field(column).type
+        return as_key(values if values.type == kind else values.cast(kind))
+
+    def _find_small(self, column: str, needles: Any) -> tuple[Positions, Addresses]:
+        field = self._layout.field(column)
+        known: Any = None
+        positions: Any = None
+        if len(needles) > 1000:
+            known = self._cache.small_values(self._table, field)
+            if len(needles) > 4 * len(known):
+                hit = pc.is_in(needles, value_set=pa.array(known, needles.type), skip_nulls=True)
+                positions = np.flatnonzero(_bools(hit).to_numpy(zero_copy_only=False))
+                needles = needles.take(_picks(positions))
+        places = self._cache.small_places(self._table, self._layout, field, needles.to_pylist())
+        found = np.array([position for position, _ in places], np.int64)
+        if positions is not None:
+            found = positions[found]
+        return found, np.array([address for _, address in places], np.uint64)
+
+    def _find_large(self, column: str, needles: Any) -> tuple[Positions, Addresses]:
+        large = self._cache.large(self._line, self._layout, self._layout.field(column))
+        return self._match(large, needles)
+
+    def _match(self, large: Large, needles: Any) -> tuple[Positions, Addresses]:
+        total = int(large.starts[-1])
+        if total == 0:
+            return np.empty(0, np.int64), np.empty(0, np.uint64)
+        kept: Any = None
+        if len(needles) > 8 * total:
+            kept = np.flatnonzero(
+                _bools(pc.is_in(needles, value_set=large.keys, skip_nulls=True)).to_numpy(zero_copy_only=False)
+            )
+            needles = needles.take(_picks(kept))
+        at, positions = _index_in(large.keys, needles)
+        which = np.searchsorted(large.starts, at, side="right") - 1
+        offsets = at - large.starts[which]
+        keep = np.ones(len(at), bool)
+        for number in np.unique(which).tolist():
+            gone = self._cache.deletions(large.fragments[number])
+            mine = which == number
+            if gone is None:
+                keep &= ~mine
+            elif len(gone.offsets):
+                keep &= ~(mine & np.isin(offsets, gone.offsets))
+        ids = np.array([fragment.id for fragment in large.fragments], np.uint64)
+        addresses = (ids[which] << np.uint64(32)) | offsets.astype(np.uint64)
+        found = positions[keep]
+        return (found if kept is None else kept[found]), addresses[keep]
+
+    def _live_keys(self, large: Large) -> Any:
+        parts: list[Any] = []
+        for number, fragment in enumerate(large.fragments):
+            keys: Any = large.keys.chunk(number)
+            gone = self._cache.deletions(fragment)
+            if gone is not None and len(gone.offsets):
+                live = np.ones(len(keys), bool)
+                live[gone.offsets] = False
+                keys = keys.filter(pa.array(live))
+            parts.append(keys)
+        return pa.chunked_array(parts) if parts else []
+
+    def _find_by_index(
+        self, column: str, values: pa.Array[Any], needles: Any, fragments: list[Fragment]
+    ) -> tuple[Positions, Addresses]:
+        handle = self._handle()
+        whole = len(fragments) == len(self._layout.fragments)
+        kind = self._layout.schema.field(column).type
+        with reading(handle, self._meter, m.INDEX, f"look up {column} in {self._line}"):
+            table = handle.scanner(
+                columns=[column],
+                filter=among(column, values.cast(kind)),
+                with_row_address=True,
+                fragments=None if whole else _fragments(handle, fragments),
+            ).to_table()
+        return _matched(table, column, needles)
+
+    def _find_by_scan(self, column: str, needles: Any, fragments: list[Fragment]) -> tuple[Positions, Addresses]:
+        handle = self._handle()
+        with reading(handle, self._meter, m.DATA, f"search {column} in {self._line}"):
+            scanner = handle.scanner(
+                columns=[column],
+                with_row_address=True,
+                fragments=_fragments(handle, fragments),
+            )
+            parts = [_matched(batch, column, needles) for batch in scanner.to_batches()]
+        return _joined(parts) if parts else (np.empty(0, np.int64), np.empty(0, np.uint64))
+
+
+def _fragments(handle: LanceDataset, fragments: list[Fragment]) -> list[Any]:
+    return [handle.get_fragment(fragment.id) for fragment in fragments]
+
+
+def _picks(positions: np.ndarray[Any, Any]) -> Any:
+    return pa.array(positions)
+
+
+def _index_in(keys: Any, needles: Any) -> tuple[Positions, Positions]:
+    """(place in ``keys``, position among ``needles``) of each key that is one of the needles."""
+    found: Any = pc.index_in(keys, value_set=needles, skip_nulls=True)
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks()
+    at = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    positions = found.take(_picks(at)).to_numpy(zero_copy_only=False).astype(np.int64)
+    return at.astype(np.int64), positions
+
+
+def _matched(rows: pa.Table | pa.RecordBatch, column: str, needles: Any) -> tuple[Positions, Addresses]:
+    at, positions = _index_in(as_key(rows.column(column)), needles)
+    addresses: Any = rows.column("_rowaddr").take(_picks(at))
+    if isinstance(addresses, pa.ChunkedArray):
+        addresses = addresses.combine_chunks()
+    return positions, addresses.to_numpy(zero_copy_only=False).astype(np.uint64)
+
+
+def _joined(parts: list[tuple[Positions, Addresses]]) -> tuple[Positions, Addresses]:
+    """All hits once, by address. A row seen in two ways (read while it was being asked for) counts once."""
+    positions = np.concatenate([part[0] for part in parts])
+    addresses = np.concatenate([part[1] for part in parts])
+    addresses, first = np.unique(addresses, return_index=True)
+    return positions[first], addresses
+
+
+def _bools(found: Any) -> Any:
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found

@@ -1,0 +1,224 @@
+"""Typed predicates, and the only place where anything becomes filter text.
+
+A predicate is a small tree of frozen values. It can be evaluated over Arrow in memory (:func:`mask`) and turned into a
+filter for Lance (:func:`to_filter`); both follow SQL's three-valued logic, so a row is selected only where the answer
+is true. User text never reaches a filter: names pass :func:`quote_name`, values :func:`quote_value`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.core.errors import InvalidInput
+
+_NAME_FORBIDDEN = re.compile(r"[`.\x00-\x1f\x7f]")
+"""What Lance cannot address in a filter, quoted or not: its own quote, the path separator, control characters."""
+
+_COMPARE = {"==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_KERNELS: dict[str, Callable[..., Any]] = {
+    "==": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+@dataclass(frozen=True)
+class Compare:
+    """``column op value``; ``op`` is one of ``== != < <= > >=``. Null on either side selects nothing."""
+
+    column: str
+    op: str
+    value: pa.Scalar[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Among:
+    """``column`` is one of ``values``. Nulls among the values match nothing."""
+
+    column: str
+    values: pa.Array[Any]
+
+
+@dataclass(frozen=True)
+class Contains:
+    """The list in ``column`` has ``value`` among its members; of a text, that it has ``value`` as a part."""
+
+    column: str
+    value: pa.Scalar[Any]
+
+
+@dataclass(frozen=True)
+class IsNull:
+    column: str
+
+
+@dataclass(frozen=True)
+class Not:
+    part: Predicate
+
+
+@dataclass(frozen=True)
+class And:
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    parts: tuple[Predicate, ...]
+
+
+Predicate = Compare | Among | Contains | IsNull | Not | And | Or
+
+
+def columns_of(predicate: Predicate) -> set[str]:
+    """The columns that a predicate reads."""
+    if isinstance(predicate, Not):
+        return columns_of(predicate.part)
+    if isinstance(predicate, And | Or):
+        return set().union(*(columns_of(part) for part in predicate.parts))
+    return {predicate.column}
+
+
+# --- in memory ----------------------------------------------------------------------------------------------------------
+
+
+def mask(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> pa.BooleanArray:
+    """True, false or null for each row."""
+    found: Any = _mask(predicate, table)
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks()
+    return found  # type: ignore[no-any-return]
+
+
+def _mask(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Any:
+    if isinstance(predicate, Not):
+        return pc.invert(_mask(predicate.part, table))
+    if isinstance(predicate, And | Or):
+        join = pc.and_kleene if isinstance(predicate, And) else pc.or_kleene
+        found: Any = _constant(isinstance(predicate, And), table.num_rows)
+        for part in predicate.parts:
+            found = join(found, _mask(part, table))
+        return found
+    column = table.column(predicate.column)
+    if isinstance(predicate, IsNull):
+        return pc.is_null(column)
+    if isinstance(predicate, Compare):
+        return _KERNELS[predicate.op](column, predicate.value.cast(column.type))
+    if isinstance(predicate, Among):
+        values = predicate.values.cast(column.type).drop_null()
+        return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=values), pa.scalar(None, pa.bool_()))
+    return _mask_contains(predicate, column)
+
+
+def _mask_contains(predicate: Contains, column: Any) -> Any:
+    if not predicate.value.is_valid:
+        return pa.nulls(len(column), pa.bool_())
+    if not _is_list(column.type):
+        return pc.match_substring(column, predicate.value.as_py())
+    # One row may hold the value twice, so count hits per row instead of joining back.
+    flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    members = pc.list_flatten(flat)
+    hit: Any = pc.equal(members, predicate.value.cast(members.type))
+    rows: Any = pc.filter(pc.list_parent_indices(flat), pc.fill_null(hit, False))
+    positions = pa.array(range(len(flat)), type=rows.type)
+    return pc.if_else(pc.is_valid(flat), pc.is_in(positions, value_set=rows), pa.scalar(None, pa.bool_()))
+
+
+def _constant(value: bool, rows: int) -> pa.BooleanArray:
+    return pa.array([value] * rows, pa.bool_())
+
+
+# --- as Lance wants it ----------------------------------------------------------------------------------------------------
+
+
+def to_filter(predicate: Predicate) -> str:
+    """The filter text for a Lance scan, made of quoted names and quoted values only."""
+    if isinstance(predicate, Not):
+        return f"(NOT {to_filter(predicate.part)})"
+    if isinstance(predicate, And | Or):
+        if not predicate.parts:
+            return "true" if isinstance(predicate, And) else "false"
+        return "(" + (" AND " if isinstance(predicate, And) else " OR ").join(map(to_filter, predicate.parts)) + ")"
+    name = quote_name(predicate.column)
+    if isinstance(predicate, IsNull):
+        return f"({name} IS NULL)"
+    if isinstance(predicate, Among):
+        return among(predicate.column, predicate.values)
+    if not predicate.value.is_valid:
+        # Unknown, for every row, also under a NOT.
+        return "(CAST(NULL AS BOOLEAN))"
+    value = quote_value(predicate.value)
+    if isinstance(predicate, Compare):
+        return f"({name} {_COMPARE[predicate.op]} {value})"
+    return f"contains({name}, {value})" if _is_text(predicate.value.type) else f"array_has({name}, {value})"
+
+
+def among(column: str, values: pa.Array[Any] | pa.ChunkedArray[Any]) -> str:
+    """``column IN (…)``; an empty list is false."""
+    listed = ", ".join(quote_value(value) for value in values if value.is_valid)
+    return f"({quote_name(column)} IN ({listed}))" if listed else "false"
+
+
+def addresses_among(addresses: pa.Array[Any]) -> str:
+    """The filter that picks rows by physical address; Lance reads only those."""
+    return "_rowaddr IN (" + ",".join(map(str, addresses.to_pylist())) + ")"
+
+
+def quote_name(name: str) -> str:
+    """A column name, case preserved. Raises for a name that Lance cannot address."""
+    if not name or _NAME_FORBIDDEN.search(name):
+        raise InvalidInput("a column name must not hold a back-tick, a dot or a control character", column=name[:80])
+    return f"`{name}`"
+
+
+def quote_value(value: pa.Scalar[Any]) -> str:
+    """A non-null value as a literal of exactly its type."""
+    kind = value.type
+    if not value.is_valid:
+        raise InvalidInput("a null cannot be compared; ask for IsNull instead", type=str(kind))
+    if _is_text(kind):
+        text: str = value.as_py()
+        return "'" + text.replace("'", "''") + "'"
+    if pa.types.is_boolean(kind):
+        return "true" if value.as_py() else "false"
+    if pa.types.is_integer(kind):
+        return str(value.as_py())
+    if pa.types.is_floating(kind):
+        return _quote_float(value.as_py(), kind)
+    if pa.types.is_date32(kind):
+        return f"arrow_cast({value.cast(pa.int32()).as_py()}, 'Date32')"
+    if pa.types.is_timestamp(kind):
+        return f"arrow_cast({value.cast(pa.int64()).as_py()}, '{_timestamp_name(kind)}')"
+    raise InvalidInput("values of this type cannot be compared in storage", type=str(kind))
+
+
+def _quote_float(value: float, kind: pa.DataType) -> str:
+    if not math.isfinite(value):
+        raise InvalidInput("NaN and infinities are no values of a property", value=str(value))
+    return f"CAST({value!r} AS {'DOUBLE' if pa.types.is_float64(kind) else 'FLOAT'})"
+
+
+def _timestamp_name(kind: Any) -> str:
+    unit = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}[kind.unit]
+    zone: str | None = kind.tz
+    if zone not in (None, "UTC"):
+        raise InvalidInput("times are compared in UTC", zone=str(zone))
+    return f"Timestamp({unit}, None)" if zone is None else f'Timestamp({unit}, Some("UTC"))'
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
