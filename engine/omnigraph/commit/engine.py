@@ -1,0 +1,232 @@
+"""What one open graph shares between its operations: store, tables, manifest, caches, locks, manners.
+
+Owns lifetimes, no decisions. Everything here may be thrown away without losing a commit: durable state is the only truth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.intent import Intents
+from omnigraph.commit.manners import Manners
+from omnigraph.commit.plan import Owner
+from omnigraph.core.clock import SYSTEM_CLOCK, Clock
+from omnigraph.core.errors import NotFound
+from omnigraph.core.limits import DEFAULT_LIMITS, Limits
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.boundary import Boundary
+from omnigraph.manifest.history import History
+from omnigraph.manifest.rows import SchemaRow
+from omnigraph.manifest.swap import Held, Manifest
+from omnigraph.schema import Catalog, catalog_from_canonical
+from omnigraph.store import Store
+from omnigraph.table.dataset import Tables
+from omnigraph.table.keys import KeyCache
+
+T = TypeVar("T")
+
+MAIN = "main"
+POOL_THREADS = 72  # a thread per table of a wide commit and some more; idle threads cost a stack each
+
+
+class Engine:
+    """The shared parts of one open graph."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        clock: Clock = SYSTEM_CLOCK,
+        read_only: bool = False,
+        key_cache_bytes: int | None = None,
+    ) -> None:
+        self.store = store
+        self.uri = store.uri
+        self.limits = limits
+        self.clock = clock
+        self.read_only = read_only
+        self.tables = Tables(store)
+        self.manifest = Manifest(self.tables, store.uri)
+        self.history = History()
+        self.boundary = Boundary(store)
+        self.intents = Intents(store)
+        self.keys = KeyCache() if key_cache_bytes is None else KeyCache(key_cache_bytes)
+        self.manners = Manners(clock)
+        self.owner = this_process()
+        self.locks = TableLocks()
+        self._pool = ThreadPoolExecutor(max_workers=POOL_THREADS, thread_name_prefix="omnigraph")
+        self._known_lock = threading.Lock()
+        self._known: dict[str, Held] = {}
+        self._running = 0
+        self._overlaps = 0
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        with self._known_lock:
+            self._known.clear()
+
+    # --- branches ---------------------------------------------------------------------------------------------------
+
+    def ref_of(self, branch: str) -> str | None:
+        """The Lance ref of a branch. Branches other than main are not built."""
+        if branch != MAIN:
+            raise NotFound(
+                f"no branch {branch!r}", hint="use branch='main', the only branch of this graph", branch=branch
+            )
+        return None
+
+    @property
+    def graph_id(self) -> str:
+        """The graph's identity is that of its first branch."""
+        with self._known_lock:
+            return self._known[MAIN].state.identity
+
+    # --- the newest state this process has seen -----------------------------------------------------------------------
+
+    def known(self, branch: str) -> Held | None:
+        with self._known_lock:
+            return self._known.get(branch)
+
+    def remember(self, branch: str, held: Held) -> Held:
+        """Keep the newer of what is known and what was just seen."""
+        with self._known_lock:
+            current = self._known.get(branch)
+            if current is None or current.version < held.version or current.state.identity != held.state.identity:
+                self._known[branch] = held
+            return held
+
+    def drop(self, branch: str) -> None:
+        """Forget what is known: the next look goes by listing."""
+        with self._known_lock:
+            self._known.pop(branch, None)
+
+    def latest(self, branch: str, meter: Meter | None = None) -> Held:
+        """The newest state, by listing."""
+        return self.remember(branch, self.manifest.open_latest(self.ref_of(branch), meter))
+
+    def catalog(self, schema: SchemaRow) -> Catalog:
+        return _catalog(schema.source, schema.canonical)
+
+    # --- side by side -----------------------------------------------------------------------------------------------
+
+    def spawn(self, call: Any, *args: Any) -> Future[Any]:
+        return self._pool.submit(call, *args)
+
+    @contextlib.contextmanager
+    def counted(self, meter: Meter) -> Iterator[None]:
+        """Marks the meter inexact if another operation of this process overlapped: handles share their counters."""
+        with self._known_lock:
+            self._running += 1
+            if self._running > 1:
+                self._overlaps += 1
+            seen = self._overlaps
+            alone = self._running == 1
+        try:
+            yield
+        finally:
+            with self._known_lock:
+                self._running -= 1
+                if not alone or self._overlaps != seen:
+                    meter.inexact()
+
+
+@lru_cache(maxsize=64)
+def _catalog(source: str, canonical: str) -> Catalog:
+    return catalog_from_canonical(source, canonical)
+
+
+def gather(futures: Iterable[Future[T]]) -> list[T]:
+    """Wait for all, then raise the first failure: nothing of ours still runs when a caller sees an error."""
+    results: list[T] = []
+    first: BaseException | None = None
+    for future in list(futures):
+        try:
+            results.append(future.result())
+        except BaseException as error:  # noqa: BLE001 - raised below, once nothing of ours runs any more
+            first = first or error
+    if first is not None:
+        raise first
+    return results
+
+
+# --- in-process order ---------------------------------------------------------------------------------------------------
+
+
+class TableLocks:
+    """A lock per (branch, table), taken in one order. Spares work inside a process; safety never rests on it."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[tuple[str, str], threading.Lock] = {}
+
+    @contextlib.contextmanager
+    def holding(self, branch: str, keys: Iterable[str], deadline: Deadline) -> Iterator[None]:
+        held: list[threading.Lock] = []
+        try:
+            for key in sorted(set(keys)):
+                with self._guard:
+                    lock = self._locks.setdefault((branch, key), threading.Lock())
+                if not lock.acquire(timeout=max(0.0, deadline.left())):
+                    deadline.expire("waiting for another write of this process")
+                held.append(lock)
+            yield
+        finally:
+            for lock in reversed(held):
+                lock.release()
+
+
+# --- who we are ---------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _boot_id() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+def process_started(pid: int) -> int | None:
+    """When a process of this host started, in its kernel's ticks; None where there is no such process, 0 if unknown."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return None if Path("/proc/self/stat").exists() else _alive_elsewhere(pid)
+    except OSError:
+        return 0
+    return int(stat.rsplit(")", 1)[1].split()[19])
+
+
+def _alive_elsewhere(pid: int) -> int | None:
+    """Without /proc: only whether the pid is taken."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return 0
+    return 0
+
+
+def this_process() -> Owner:
+    pid = os.getpid()
+    return Owner(socket.gethostname(), _boot_id(), pid, process_started(pid) or 0)
+
+
+def known_dead(owner: Owner) -> bool:
+    """True only where this host can tell that the owner's process is gone. False means "cannot say"."""
+    if owner.host != socket.gethostname() or not owner.boot_id:
+        return False
+    if owner.boot_id != _boot_id():
+        return True
+    started = process_started(owner.pid)
+    return started is None or (started != 0 and owner.started != 0 and started != owner.started)

@@ -1,0 +1,464 @@
+"""One graph write from capture to disarm: the only path on which anything is committed.
+
+``run`` takes functions: what is to be prepared and staged is somebody else's; when which request is sent, what happens if
+one of them fails, and what the caller is told, is decided here. From the moment an intent is armed no exception leaves a
+write raw: it ends published, aborted, or as ``OutcomeUnknown``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from omnigraph.commit import witness
+from omnigraph.commit.apply import Applied, Landing, apply
+from omnigraph.commit.compensate import OP_PROPERTY, Aborted, WasPublished, end_by_abort
+from omnigraph.commit.conflicts import after_refusal, key_row
+from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.decide import Check
+from omnigraph.commit.engine import Engine, gather
+from omnigraph.commit.intent import encode_plan
+from omnigraph.commit.manners import FrontWatch
+from omnigraph.commit.plan import (
+    Base,
+    BranchName,
+    CommitInfo,
+    Counts,
+    Delta,
+    PublishPlan,
+    ReadPin,
+    TablePlan,
+)
+from omnigraph.commit.pins import landed_pins, stats_of_pin, with_stats
+from omnigraph.commit.publish import NotPublished, Published, confirm, on_state, publish, publish_change
+from omnigraph.commit.recover import COUNTS_PROPERTY, help_or_wait
+from omnigraph.commit.tickets import Turn
+from omnigraph.commit.txn import Txn, open_txn, still_newest
+from omnigraph.core import failpoints
+from omnigraph.core.errors import Conflict, InvalidInput, OmnigraphError, OutcomeUnknown, PreconditionFailed
+from omnigraph.core.ids import new_ulid, new_uuid
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import CommitRow, Pin, TableCounts
+from omnigraph.manifest.swap import Held, Written
+from omnigraph.table.dataset import predict_stats
+
+
+@dataclass(frozen=True)
+class Action:
+    """What happens to one table. ``stage`` writes files and returns the transaction that nobody has committed yet."""
+
+    key: str
+    stage: Callable[[Any, Meter], Any]
+    counts: Counts
+    landed: Callable[[Any], None] | None = None  # told the handle once it is published: own writes go into caches
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A write, validated against the pins of one transaction."""
+
+    actions: tuple[Action, ...]
+    reads: frozenset[str] = frozenset()
+    revalidate: Callable[[Txn], bool] | None = None  # may the plan go on although tables that it only read have moved?
+    stage_first: bool = False  # staging takes long: it ends before the intent is armed
+    delta: Delta = field(default_factory=Delta)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the caller asked for, apart from the data."""
+
+    kind: str
+    branch: str
+    keys: frozenset[str]  # tables that may be written: locked in this process, queued for between processes
+    actor: str | None = None
+    idempotency_key: str | None = None
+    expect_head: str | None = None
+    deadline_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the write ended. ``row`` is None where nothing had to change."""
+
+    row: CommitRow | None
+    replayed: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Retry:
+    """The plan has ended by an abort, or nothing of it was ever sent; prepare again."""
+
+    error: OmnigraphError | None
+
+
+def run(engine: Engine, request: Request, prepare: Callable[[Txn], Prepared | None], meter: Meter) -> Outcome:
+    """Prepare and publish until it is published, refused for a reason that lasts, or the deadline has passed."""
+    _check_request(engine, request)
+    deadline = Deadline(engine.clock, request.deadline_s)
+    last: OmnigraphError | None = None
+    with engine.counted(meter), engine.locks.holding(request.branch, request.keys, deadline):
+        with Turn(engine, request, deadline, meter) as turn:
+            while True:
+                deadline.check("writing", last)
+                turn.wait()
+                txn = open_txn(engine, request.branch, deadline=deadline, meter=meter)
+                if turn.missing:
+                    turn.take(txn.state)
+                    continue
+                early = _early_answer(engine, request, txn)
+                if early is not None:
+                    return early
+                prepared = _prepare(txn, prepare)
+                if prepared is _MOVED:
+                    continue
+                if prepared is None:
+                    return Outcome(None)
+                started = engine.clock.monotonic()
+                ended = _attempt(engine, request, txn, prepared, turn)
+                if isinstance(ended, Outcome):
+                    engine.manners.note_commit(engine.clock.monotonic() - started)
+                    return ended
+                last = ended.error or last
+
+
+# --- before anything is durable -----------------------------------------------------------------------------------------
+
+
+def _check_request(engine: Engine, request: Request) -> None:
+    if engine.read_only:
+        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False to write")
+    for name, value in (("actor", request.actor), ("idempotency_key", request.idempotency_key)):
+        if value is not None:
+            engine.limits.check(f"{name}_bytes", len(value.encode()))
+    engine.limits.check("tables_per_commit", len(request.keys))
+    engine.ref_of(request.branch)
+
+
+def _early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:
+    """A known idempotency key is answered with its receipt, a precondition that fails with an error; both only from a
+    state that is certainly the newest."""
+    if request.idempotency_key is not None:
+        row = engine.history.find_key(txn.held, request.idempotency_key, meter=txn.meter)
+        if row is not None:
+            return Outcome(row, replayed=True)
+    if request.expect_head is not None and txn.state.head.commit_id != request.expect_head:
+        if not still_newest(txn):
+            return None
+        raise PreconditionFailed(
+            f"the head of {request.branch} is {txn.state.head.commit_id}, not {request.expect_head}",
+            expected=request.expect_head,
+            actual=txn.state.head.commit_id,
+        )
+    return None
+
+
+_MOVED = Prepared(())
+
+
+def _prepare(txn: Txn, prepare: Callable[[Txn], Prepared | None]) -> Prepared | None:
+    """A refusal or a no-op is an answer without a swap, so it must come from a state that is certainly the newest."""
+    try:
+        prepared = prepare(txn)
+    except (InvalidInput, Conflict):
+        if still_newest(txn):
+            raise
+        return _MOVED
+    if prepared is None or not prepared.actions:
+        return None if still_newest(txn) else _MOVED
+    return prepared
+
+
+def _plan(engine: Engine, request: Request, txn: Txn, prepared: Prepared, op: str) -> PublishPlan:
+    state = txn.state
+    tables = []
+    for action in sorted(prepared.actions, key=lambda action: action.key):
+        pin = txn.pin(action.key)
+        tables.append(TablePlan(action.key, pin.identity, pin.location, pin.ref, pin.version, (new_uuid(),)))
+    written = {table.key for table in tables}
+    reads = []
+    for key in sorted(prepared.reads - written):
+        pin = txn.pin(key)
+        reads.append(ReadPin(key, pin.identity, pin.ref, pin.version))
+    return PublishPlan(
+        graph=engine.graph_id,
+        op=op,
+        kind=request.kind,
+        branch=BranchName(request.branch, state.identity),
+        base=Base(state.version, state.head.commit_id, state.head.epoch, state.head.mark, state.schema.hash),
+        tables=tuple(tables),
+        reads=tuple(reads),
+        commit=CommitInfo(
+            id=new_ulid(engine.clock),
+            parents=(state.head.commit_id,),
+            actor=request.actor,
+            idempotency_key=request.idempotency_key,
+            expect_head=request.expect_head,
+            created_at_us=engine.clock.now_us(),
+        ),
+        owner=engine.owner,
+        delta=prepared.delta,
+    )
+
+
+# --- one plan from A to D -----------------------------------------------------------------------------------------------
+
+
+def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, turn: Turn) -> Outcome | _Retry:
+    meter = txn.meter
+    op = turn.op or new_ulid(engine.clock)
+    plan = _plan(engine, request, txn, prepared, op)
+    data = encode_plan(plan)
+    handles = {action.key: txn.handle(action.key) for action in prepared.actions}
+    witness.begin(op)
+    try:
+        staged = _stage_and_arm(engine, plan, prepared, handles, data, turn, meter)
+        if staged is None:
+            return _Retry(None)
+        try:
+            pins = _predicted_pins(plan, txn, handles, staged)
+            written, results = _apply(engine, plan, txn, prepared, handles, staged, pins, turn, meter)
+            ended = _publish_or_abort(engine, plan, txn, prepared, pins, written, results, meter)
+            outcome = _conclude(engine, request, plan, prepared, ended, results, turn, meter)
+        except Exception as error:
+            # Table commits were sent and the plan has no end that we know of. Its intent stays for whoever comes.
+            turn.leave()
+            raise _unknown(plan, error) from error
+        if isinstance(outcome, OmnigraphError):
+            raise outcome
+        return outcome
+    finally:
+        witness.end(op)
+
+
+def _unknown(plan: PublishPlan, error: Exception) -> OutcomeUnknown:
+    if isinstance(error, OutcomeUnknown):
+        return error
+    return OutcomeUnknown(
+        f"write {plan.commit.id} was interrupted before it had an outcome: {error}",
+        hint=f"ask with `omnigraph commit outcome {plan.commit.id}`; do not repeat the write blindly",
+        commit_id=plan.commit.id,
+        operation_id=plan.op,
+    )
+
+
+def _stage_and_arm(
+    engine: Engine,
+    plan: PublishPlan,
+    prepared: Prepared,
+    handles: Mapping[str, Any],
+    data: bytes,
+    turn: Turn,
+    meter: Meter,
+) -> dict[str, Any] | None:
+    """Data files, and the intent beside them. None: it was not our turn after all; nothing was sent."""
+    meter.step()
+    staging = [engine.spawn(action.stage, handles[action.key], meter) for action in prepared.actions]
+    try:
+        if turn.op is not None:
+            older = turn.someone_older()
+            transactions = gather(staging)
+            if older:
+                return None
+            meter.step()
+            turn.rewrite(data)
+        elif prepared.stage_first:
+            transactions = gather(staging)
+            meter.step()
+            failpoints.hit("arm.before")
+            engine.intents.arm(plan.op, data, meter)
+        else:
+            failpoints.hit("arm.before")
+            arming = engine.spawn(engine.intents.arm, plan.op, data, meter)
+            *transactions, _ = gather([*staging, arming])
+        failpoints.hit("arm.after")
+    except BaseException:
+        # No table commit was sent, so nothing can become visible: the intent may go, if it is there at all.
+        engine.intents.disarm(plan.op)
+        raise
+    staged: dict[str, Any] = {}
+    for action, transaction in zip(prepared.actions, transactions, strict=True):
+        table = plan.table(action.key)
+        if table is None:
+            raise AssertionError("every action has a table in the plan")
+        transaction.uuid = table.uuids[0]
+        transaction.transaction_properties = {
+            OP_PROPERTY: plan.op,
+            "omnigraph:commit": plan.commit.id,
+            COUNTS_PROPERTY: json.dumps(action.counts.to_json(), sort_keys=True),
+        }
+        staged[action.key] = transaction
+    return staged
+
+
+def _apply(
+    engine: Engine,
+    plan: PublishPlan,
+    txn: Txn,
+    prepared: Prepared,
+    handles: Mapping[str, Any],
+    staged: Mapping[str, Any],
+    pins: Mapping[str, Pin] | None,
+    turn: Turn,
+    meter: Meter,
+) -> tuple[Written | None, dict[str, Applied]]:
+    """Table commits, and beside them the manifest's data file, written for the state that they should lead to."""
+    meter.step(3)
+    serial = engine.manners.contended and turn.op is None
+    ahead = None if pins is None else engine.spawn(_write_ahead, engine, plan, txn, prepared, pins, meter)
+    results = apply(engine, plan, staged, handles, serial=serial, meter=meter)
+    written: Written | None = None
+    with contextlib.suppress(OmnigraphError):  # the publish writes it again
+        written = None if ahead is None else ahead.result()
+    return written, results
+
+
+def _counts(plan: PublishPlan, prepared: Prepared) -> dict[str, TableCounts]:
+    found = {}
+    for action in prepared.actions:
+        table = plan.table(action.key)
+        found[action.key] = TableCounts(table.target if table else 0, **action.counts.to_json())
+    return found
+
+
+def _predicted_pins(
+    plan: PublishPlan, txn: Txn, handles: Mapping[str, Any], staged: Mapping[str, Any]
+) -> dict[str, Pin] | None:
+    """The pins that this plan publishes if every table lands at its place."""
+    pins = {}
+    for table in plan.tables:
+        pin = txn.pin(table.key)
+        stats = predict_stats(stats_of_pin(pin), handles[table.key], staged[table.key])
+        if stats is None:
+            return None
+        pins[table.key] = with_stats(pin, table.target, stats)
+    return pins
+
+
+def _write_ahead(
+    engine: Engine, plan: PublishPlan, txn: Txn, prepared: Prepared, pins: Mapping[str, Pin], meter: Meter
+) -> Written:
+    change = on_state(publish_change(plan, pins, _counts(plan, prepared)), txn.held, plan)
+    return engine.manifest.write(txn.held, change, meter)
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How a plan ended, and why if it was not by its publish."""
+
+    how: Published | WasPublished | Aborted
+    refusal: NotPublished | None = None
+
+
+def _publish_or_abort(
+    engine: Engine,
+    plan: PublishPlan,
+    txn: Txn,
+    prepared: Prepared,
+    pins: Mapping[str, Pin] | None,
+    written: Written | None,
+    results: Mapping[str, Applied],
+    meter: Meter,
+) -> _Ended:
+    refusal: NotPublished | None = None
+    if all(result.landing is Landing.EXACT for result in results.values()):
+        if pins is None:
+            pins = landed_pins(txn.held, plan, {key: result.handle for key, result in results.items()})
+        change = publish_change(plan, pins, _counts(plan, prepared))
+        meter.step(2)
+        result = publish(
+            engine,
+            plan,
+            change,
+            held=txn.held,
+            written=written,
+            revalidate=_revalidator(txn, prepared),
+            meter=meter,
+        )
+        if isinstance(result, Published):
+            return _Ended(result)
+        refusal = result
+    engine.manners.note_neighbour()
+    touched = {key: one.landing is Landing.UNKNOWN for key, one in results.items() if one.may_stand}
+    watch = FrontWatch(engine.manners, engine.clock)
+    how = end_by_abort(
+        engine,
+        plan,
+        touched,
+        actor=plan.commit.actor,
+        # A plan under way is brought to its end even when the caller's time is nearly up: an outcome beats a date.
+        deadline=Deadline(engine.clock, max(txn.deadline.left(), 4 * engine.manners.grace_s)),
+        give_way=lambda other, rank: help_or_wait(engine, other, watch=watch, meter=meter, rank=rank),
+        meter=meter,
+    )
+    return _Ended(how, refusal)
+
+
+def _revalidator(txn: Txn, prepared: Prepared) -> Callable[[Held], bool] | None:
+    again = prepared.revalidate
+    if again is None:
+        return None
+    return lambda held: again(replace(txn, held=held, _pinned={}))
+
+
+def _conclude(
+    engine: Engine,
+    request: Request,
+    plan: PublishPlan,
+    prepared: Prepared,
+    ended: _Ended,
+    results: Mapping[str, Applied],
+    turn: Turn,
+    meter: Meter,
+) -> Outcome | _Retry | OmnigraphError:
+    """Disarm, look at the boundary, and say what happened. A refusal that lasts is returned, not raised."""
+    how = ended.how
+    meter.step()
+    if isinstance(how, Published) and how.fresh:
+        failpoints.hit("disarm.before")
+        disarming = engine.spawn(engine.intents.disarm, plan.op, meter)
+        confirmed = confirm(engine, request.branch, how.held, plan.commit.id, meter)
+        warning = disarming.result()
+        turn.ended()
+        failpoints.hit("disarm.after")
+        if confirmed is None:
+            # Our version was a ghost. The intent is gone, so nobody publishes it again; the abort makes that durable.
+            end_by_abort(
+                engine,
+                plan,
+                dict.fromkeys(results, False),
+                actor=plan.commit.actor,
+                deadline=Deadline(engine.clock, 4 * engine.manners.grace_s),
+                give_way=lambda _op, _rank: False,
+                meter=meter,
+            )
+            return _Retry(None)
+        _tell(prepared, results)
+        return Outcome(how.row, warnings=() if warning is None else (warning.message,))
+    warning = engine.intents.disarm(plan.op, meter)
+    turn.ended()
+    if isinstance(how, Published | WasPublished):
+        engine.remember(request.branch, how.held)
+        _tell(prepared, results)
+        return Outcome(how.row, warnings=() if warning is None else (warning.message,))
+    refusal = ended.refusal
+    if refusal is not None and refusal.check is not None and refusal.check.check is Check.KEY_TAKEN:
+        return Outcome(key_row(refusal.check), replayed=True)
+    error = after_refusal(plan, refusal, how.held)
+    if refusal is not None and refusal.check is not None and refusal.check.check in _LASTING:
+        return error
+    return _Retry(error)
+
+
+_LASTING = (Check.HEAD_MOVED, Check.FENCED, Check.BRANCH_GONE)
+
+
+def _tell(prepared: Prepared, results: Mapping[str, Applied]) -> None:
+    for action in prepared.actions:
+        handle = results[action.key].handle
+        if action.landed is not None and handle is not None and results[action.key].landing is Landing.EXACT:
+            action.landed(handle)

@@ -1,0 +1,128 @@
+"""Capture once: one immutable view of a branch that every later stage of a write gets, and none looks past.
+
+Owns the single question "has the branch moved?" and what an answer without a swap needs on top of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.core.errors import NotFound
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import Pin
+from omnigraph.manifest.state import State
+from omnigraph.manifest.swap import Held
+from omnigraph.schema import Catalog
+from omnigraph.table.dataset import TableRef
+from omnigraph.table.pinned import PinnedTable
+
+
+@dataclass(frozen=True)
+class Txn:
+    """A branch as it stood at one moment, with everything that is read through it."""
+
+    engine: Engine = field(repr=False)
+    branch: str
+    held: Held = field(repr=False)
+    deadline: Deadline = field(repr=False)
+    meter: Meter = field(repr=False)
+    _pinned: dict[str, PinnedTable] = field(default_factory=dict, repr=False)
+
+    @property
+    def state(self) -> State:
+        return self.held.state
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.engine.catalog(self.state.schema)
+
+    def pin(self, table_key: str) -> Pin:
+        pin = self.state.tables.get(table_key)
+        if pin is None:
+            raise NotFound(f"the graph has no table {table_key!r}", table_key=table_key)
+        return pin
+
+    def handle(self, table_key: str) -> Any:
+        """The Lance handle at the pin: what a stage writes against and a commit is made on."""
+        pin = self.pin(table_key)
+        return self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
+
+    def pinned(self, table_key: str) -> PinnedTable:
+        """Reads of one table at its pin."""
+        found = self._pinned.get(table_key)
+        if found is None:
+            pin = self.pin(table_key)
+            found = pinned_table(self.engine, pin, self.meter)
+            self._pinned[table_key] = found
+        return found
+
+    # --- the view that validators read through ------------------------------------------------------------------------
+
+    def rows(self, table_key: str) -> int:
+        return self.pin(table_key).rows
+
+    def contains(self, table_key: str, ids: pa.Array[Any]) -> pa.BooleanArray:
+        return self.pinned(table_key).contains(ids)
+
+    def fetch(self, table_key: str, column: str, values: pa.Array[Any], columns: Sequence[str]) -> pa.Table:
+        return self.pinned(table_key).fetch(column, values, columns)
+
+    def scan(self, table_key: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return self.pinned(table_key).scan(columns)
+
+
+def pinned_table(engine: Engine, pin: Pin, meter: Meter | None = None) -> PinnedTable:
+    """Reads of one pin. Opens the table when a question first needs storage."""
+    ref = TableRef(pin.location, pin.ref)
+    return PinnedTable(
+        lambda: engine.tables.open(ref, pin.version, meter), ref, pin.version, pin.rows, engine.keys, meter
+    )
+
+
+def open_txn(engine: Engine, branch: str, *, deadline: Deadline, meter: Meter) -> Txn:
+    """The newest state of the branch: one request where nothing has changed since this process last looked.
+
+    "Unchanged" is good enough for a write that ends in a swap. An answer that is not followed by one asks
+    ``still_newest`` as well.
+    """
+    engine.ref_of(branch)
+    held = engine.known(branch)
+    meter.step()
+    if held is None or engine.manifest.moved(held, meter):
+        held = engine.latest(branch, meter)
+        meter.step(3)
+    return Txn(engine, branch, held, deadline, meter)
+
+
+def still_newest(txn: Txn) -> bool:
+    """Whether the state of this transaction may be answered from without a swap.
+
+    The look that opened it says only that the next version is not there, which is also true after it was reclaimed.
+    """
+    doomed = txn.engine.boundary.value(txn.state.identity, repeated=txn.state.head.boundary, meter=txn.meter)
+    txn.meter.step()
+    if doomed <= txn.state.version:
+        return True
+    newest = txn.engine.latest(txn.branch, txn.meter)
+    return newest.version == txn.state.version
+
+
+def read_current(engine: Engine, branch: str, *, meter: Meter) -> Held:
+    """The newest state of a branch, for a reader: two requests where nothing has changed."""
+    ref = engine.ref_of(branch)
+    held = engine.known(branch)
+    if held is not None:
+        probe = engine.spawn(engine.manifest.moved, held, meter)
+        doomed = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
+        if not probe.result() and doomed <= held.version:
+            return held
+    return engine.remember(branch, engine.manifest.open_latest(ref, meter))
+
+
+__all__ = ["MAIN", "Txn", "open_txn", "read_current", "still_newest"]

@@ -1,0 +1,152 @@
+"""``__manifest`` on storage: read a branch's state, and the one door that makes a new one visible.
+
+Owns requests and their order; what the new state holds is ``state.fold``'s business, and whether it may be published is
+decided in ``commit/``. No other module swaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.core.errors import NotFound, UnsupportedStorage
+from omnigraph.core.meter import Meter
+from omnigraph.manifest import rows as r
+from omnigraph.manifest.state import Change, State, fold, from_rows, to_rows
+from omnigraph.store import layout
+from omnigraph.table import strict
+from omnigraph.table.dataset import TableRef, Tables
+from omnigraph.table.errors import Fate, classify
+from omnigraph.table.strict import Fragments, SwapLost, SwapUnknown
+
+__all__ = ["Held", "Manifest", "SwapLost", "SwapUnknown", "Written"]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A state together with the handle it was read from: the base of a swap."""
+
+    state: State
+    handle: Any  # a Lance handle; only table/ looks inside
+
+    @property
+    def version(self) -> int:
+        return self.state.version
+
+
+@dataclass(frozen=True)
+class Written:
+    """Files that hold the state after ``change``, on one base. Good for one swap on exactly that base."""
+
+    base: int
+    change: Change
+    after: State
+    fragments: tuple[Fragments, ...]
+
+
+class Manifest:
+    """The manifest dataset of one graph."""
+
+    def __init__(self, tables: Tables, uri: str) -> None:
+        self._tables = tables
+        self._uri = uri
+
+    def ref(self, ref: str | None) -> TableRef:
+        return TableRef(layout.MANIFEST, ref)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def open_latest(self, ref: str | None = None, meter: Meter | None = None) -> Held:
+        """The newest state of a branch: three requests, however long its history."""
+        try:
+            handle = self._tables.open_latest(self.ref(ref), meter, "manifest")
+        except NotFound as error:
+            raise NotFound(
+                f"no graph at {self._uri}", hint=f"create one with `omnigraph init {self._uri} --schema FILE`"
+            ) from error
+        return self._held(ref, handle, meter)
+
+    def open_at(self, ref: str | None, version: int, meter: Meter | None = None) -> Held:
+        return self._held(ref, self._tables.open(self.ref(ref), version, meter, "manifest"), meter)
+
+    def moved(self, held: Held, meter: Meter | None = None) -> bool:
+        """Whether a next version exists: one HEAD. Says nothing once that version may have been reclaimed."""
+        return self._tables.exists(self.ref(held.state.ref), held.version + 1, meter, "manifest")
+
+    def _held(self, ref: str | None, handle: Any, meter: Meter | None) -> Held:
+        check_storage_version(handle.schema.metadata or {}, self._uri)
+        rows = r.from_arrow(strict.read_fragment(handle, -1, meter))
+        return Held(from_rows(rows, version=handle.version, ref=ref), handle)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def write(self, held: Held, change: Change, meter: Meter | None = None) -> Written:
+        """Write the files of the state after ``change``; nothing names them until ``swap``."""
+        after, archived = fold(held.state, change)
+        files = []
+        if archived:
+            files.append(strict.write_ahead(held.handle, r.to_arrow(map(r.history_row, archived)), meter))
+        files.append(strict.write_ahead(held.handle, r.to_arrow(to_rows(after)), meter))
+        return Written(held.version, change, after, tuple(files))
+
+    def swap(
+        self,
+        held: Held,
+        written: Written,
+        *,
+        uuid: str,
+        properties: Mapping[str, str] | None = None,
+        meter: Meter | None = None,
+    ) -> Held:
+        """Make ``written`` the next version, or raise ``SwapLost`` or ``SwapUnknown``."""
+        if written.base != held.version:
+            raise ValueError("files written for another base")
+        handle = strict.swap(
+            self._tables,
+            self.ref(held.state.ref),
+            held.handle,
+            keep=strict.fragment_count(held.handle) - 1,
+            new=list(written.fragments),
+            uuid=uuid,
+            properties=properties or {},
+            meter=meter,
+        )
+        self._tables.release(self.ref(held.state.ref), held.version)
+        return Held(written.after, handle)
+
+    def create(self, state: State, *, uuid: str) -> Held:
+        """Commit a graph's first state. Raises ``SwapLost`` where a graph exists, ``SwapUnknown`` without an answer."""
+        try:
+            handle = strict.create(
+                self._tables,
+                self.ref(None),
+                r.ARROW_SCHEMA,
+                r.to_arrow(to_rows(state)),
+                uuid=uuid,
+                properties={"omnigraph:commit": state.head.commit_id},
+            )
+        except Exception as error:
+            fate = classify(error)
+            if fate in (Fate.NOT_LANDED_RETRYABLE, Fate.NOT_LANDED_INCOMPATIBLE):
+                raise SwapLost(str(error)) from error
+            raise SwapUnknown(str(error)) from error
+        return Held(state, handle)
+
+
+def check_storage_version(metadata: Mapping[bytes, bytes], uri: str) -> None:
+    """Exactly one storage version is served. Older and newer are refused before anything else is read."""
+    stamp = metadata.get(r.VERSION_KEY.encode())
+    text = stamp.decode(errors="replace") if stamp is not None else None
+    if text == str(r.STORAGE_VERSION):
+        return
+    if text is not None and text.isdigit() and int(text) > r.STORAGE_VERSION:
+        hint = "install a newer release of omnigraph-pipelines to open this graph"
+    else:
+        hint = "export with the release that wrote the graph, then init and load with this one"
+    raise UnsupportedStorage(
+        f"{uri} is stored as version {text or 'unknown'}; this release serves version {r.STORAGE_VERSION} only",
+        hint=hint,
+        found=text,
+        served=r.STORAGE_VERSION,
+    )

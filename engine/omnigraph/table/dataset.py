@@ -1,0 +1,375 @@
+"""One Lance dataset at a time: open at a pin, stage, commit one transaction, find it again, restore.
+
+Owns every call that moves or reads a table's version line. It decides nothing: what a version means, whether it may be
+published and who undoes it is the business of ``commit/``. Nothing here opens "the latest" on behalf of a reader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation, Transaction
+from lance.file import LanceFileSession
+from lance.fragment import FragmentMetadata, write_fragments
+
+from omnigraph.core.meter import Meter
+from omnigraph.table.errors import Fate, brief, classify, translate
+
+if TYPE_CHECKING:
+    from omnigraph.store import Store
+
+DATA_STORAGE_VERSION = "2.2"
+COMMIT_TIMEOUT = timedelta(
+    seconds=60
+)  # well below the grace that others give us at the front, times the retries inside
+HANDLES_MAX = 4096  # open handles are small (a manifest each); 2,000 types on two branches fit
+VERSION_TX_MAX = 20_000  # a (version → transaction) note is ~300 B and never changes once read
+RESTORE_RETRIES = 5  # a Restore rebases over anything; retries only cover a lost race for the version number
+V2_MANIFEST_MAX = (1 << 64) - 1
+
+
+class NotLanded(Exception):
+    """Lance says for certain that a commit left nothing behind."""
+
+
+class CommitUnknown(Exception):
+    """No answer that says either. Only the table's versions can tell."""
+
+
+@dataclass(frozen=True)
+class TableRef:
+    """Where a version line lives: a path under the root, and the Lance ref on it (None is the dataset's main line)."""
+
+    location: str
+    ref: str | None = None
+
+    @property
+    def relative(self) -> str:
+        return self.location if self.ref is None else f"{self.location}/tree/{self.ref}"
+
+
+@dataclass(frozen=True)
+class VersionTx:
+    """What made one version of a table. ``kind`` is "unreadable" where Lance cannot say; such a version is nobody's plan."""
+
+    version: int
+    uuid: str | None
+    properties: Mapping[str, str]
+    kind: str
+    restore_of: int | None = None
+
+
+@dataclass(frozen=True)
+class TableStats:
+    """Facts of one version that its pin repeats; read from the handle, no request."""
+
+    rows: int
+    fragments: int
+    bytes: int
+    deleted_rows: int
+    unindexed_fragments: int
+
+
+class Tables:
+    """Lance datasets of one graph, opened by version and remembered."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._options = store.lance_options()
+        self._session = lance.Session()  # type: ignore[attr-defined]  # public, but not in its __all__
+        self._lock = threading.Lock()
+        self._handles: OrderedDict[tuple[TableRef, int], LanceDataset] = OrderedDict()
+        self._transactions: OrderedDict[tuple[TableRef, int], VersionTx] = OrderedDict()
+        self._files: dict[TableRef, LanceFileSession] = {}
+
+    # --- opening ----------------------------------------------------------------------------------------------------
+
+    def uri(self, ref: TableRef) -> str:
+        return self._store.lance_uri(ref.relative)
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        return self._options
+
+    def open(self, ref: TableRef, version: int, meter: Meter | None = None, cls: str = "versions") -> LanceDataset:
+        """The dataset at exactly this version; a version that was opened before costs no request."""
+        with self._lock:
+            found = self._handles.get((ref, version))
+            if found is not None:
+                self._handles.move_to_end((ref, version))
+                return found
+        with translated(f"open {ref.relative} at version {version}"):
+            handle = lance.dataset(self.uri(ref), version=version, storage_options=self._options, session=self._session)
+        _count_open(handle, meter, cls)
+        return self.remember(ref, handle)
+
+    def open_latest(self, ref: TableRef, meter: Meter | None = None, cls: str = "versions") -> LanceDataset:
+        with translated(f"open {ref.relative}"):
+            handle = lance.dataset(self.uri(ref), storage_options=self._options, session=self._session)
+        _count_open(handle, meter, cls, listed=True)
+        return self.remember(ref, handle)
+
+    def remember(self, ref: TableRef, handle: LanceDataset) -> LanceDataset:
+        with self._lock:
+            self._handles[(ref, handle.version)] = handle
+            self._handles.move_to_end((ref, handle.version))
+            while len(self._handles) > HANDLES_MAX:
+                self._handles.popitem(last=False)
+        return handle
+
+    def held(self, ref: TableRef, version: int) -> bool:
+        with self._lock:
+            return (ref, version) in self._handles
+
+    def release(self, ref: TableRef, version: int) -> None:
+        """Let one handle go. Only saves memory: who still holds it keeps it."""
+        with self._lock:
+            self._handles.pop((ref, version), None)
+
+    def forget(self, ref: TableRef) -> None:
+        with self._lock:
+            for key in [key for key in self._handles if key[0] == ref]:
+                del self._handles[key]
+
+    def exists(self, ref: TableRef, version: int, meter: Meter | None = None, cls: str = "versions") -> bool:
+        """Whether this version's manifest is there: one HEAD, whatever the history."""
+        with self._lock:
+            files = self._files.get(ref)
+            if files is None:
+                files = self._files[ref] = LanceFileSession(self.uri(ref), storage_options=self._options)
+        with translated(f"look for version {version} of {ref.relative}"):
+            found = bool(files.contains(f"_versions/{V2_MANIFEST_MAX - version:020d}.manifest"))
+        if meter is not None:
+            meter.count(cls)
+        return found
+
+    def head_version(self, handle: LanceDataset, meter: Meter | None = None) -> int:
+        """The newest version on the handle's line: one LIST."""
+        with translated("list versions"), metered(handle, meter, "versions"):
+            return int(handle.latest_version)
+
+    # --- staging ----------------------------------------------------------------------------------------------------
+
+    def stage_append(self, handle: LanceDataset, data: Any, meter: Meter | None = None, **limits: Any) -> Transaction:
+        """Write the rows as new files that no version names yet. ``data``: an Arrow table or reader."""
+        with translated("write data files"), metered(handle, meter, "data"):
+            fragments = write_fragments(data, handle, mode="append", **limits)
+        return Transaction(handle.version, LanceOperation.Append(fragments))
+
+    def stage_overwrite(
+        self, handle: LanceDataset, data: Any, meter: Meter | None = None, **limits: Any
+    ) -> Transaction:
+        """Replace all rows. ``None`` or an empty table leaves no fragment."""
+        fragments: list[FragmentMetadata] = []
+        if data is not None and not (isinstance(data, pa.Table) and data.num_rows == 0):
+            with translated("write data files"), metered(handle, meter, "data"):
+                fragments = write_fragments(data, handle, mode="append", **limits)
+        return Transaction(handle.version, LanceOperation.Overwrite(handle.lance_schema, fragments))
+
+    # --- committing -------------------------------------------------------------------------------------------------
+
+    def create_empty(
+        self, ref: TableRef, schema: pa.Schema, *, meter: Meter | None = None, uuid: str | None = None
+    ) -> LanceDataset:
+        """A table without rows, at a path that must not be a dataset yet."""
+        transaction = Transaction(0, LanceOperation.Overwrite(schema, []))
+        if uuid is not None:
+            transaction.uuid = uuid
+        with translated(f"create {ref.relative}"):
+            handle = LanceDataset.commit(
+                self.uri(ref),
+                transaction,
+                max_retries=0,
+                storage_options=self._options,
+                enable_stable_row_ids=True,
+                enable_v2_manifest_paths=True,
+                commit_timeout=COMMIT_TIMEOUT,
+            )
+        if meter is not None:
+            meter.count("versions", 4)
+        return handle
+
+    def commit(
+        self, ref: TableRef, handle: LanceDataset, transaction: Transaction, meter: Meter | None = None
+    ) -> LanceDataset:
+        """Commit on the handle, or raise ``NotLanded`` or ``CommitUnknown``.
+
+        No retry inside, and no promise about the number: everything but an Overwrite may be rebased, so the caller
+        compares the version of what comes back.
+        """
+        retries = RESTORE_RETRIES if isinstance(transaction.operation, LanceOperation.Restore) else 0
+        with metered(handle, meter, "versions"):
+            try:
+                landed = LanceDataset.commit(handle, transaction, max_retries=retries, commit_timeout=COMMIT_TIMEOUT)
+            except Exception as error:
+                kind = NotLanded if classify(error).surely_not_landed else CommitUnknown
+                raise kind(brief(error)) from error
+        return self.remember(ref, landed)
+
+    def restore_transaction(self, handle: LanceDataset, *, uuid: str, properties: Mapping[str, str]) -> Transaction:
+        """A transaction that puts the handle's own version back on top. Always a fresh one: a Restore is not idempotent."""
+        transaction = Transaction(handle.version, LanceOperation.Restore(handle.version))
+        transaction.uuid = uuid
+        transaction.transaction_properties = dict(properties)
+        return transaction
+
+    # --- looking back -----------------------------------------------------------------------------------------------
+
+    def transaction_at(
+        self, ref: TableRef, handle: LanceDataset, version: int, meter: Meter | None = None
+    ) -> VersionTx | None:
+        """What made ``version``; None where that version does not exist. Remembered: a version never changes."""
+        with self._lock:
+            known = self._transactions.get((ref, version))
+        if known is not None:
+            return known
+        note = self._read_transaction(handle, version, meter)
+        if note is not None:
+            with self._lock:
+                self._transactions[(ref, version)] = note
+                while len(self._transactions) > VERSION_TX_MAX:
+                    self._transactions.popitem(last=False)
+        return note
+
+    def _read_transaction(self, handle: LanceDataset, version: int, meter: Meter | None) -> VersionTx | None:
+        try:
+            with metered(handle, meter, "versions"):
+                transaction = handle.read_transaction(version)
+        except TypeError:
+            # Lance cannot rebuild a Rewrite that touched an index. A plan's own transaction is always readable.
+            return VersionTx(version, None, {}, "unreadable")
+        except Exception as error:
+            if classify(error) is Fate.MISSING_VERSION:
+                return None
+            raise translate(error, f"read the transaction of version {version}") from error
+        if transaction is None:
+            return VersionTx(version, None, {}, "unreadable")
+        operation = transaction.operation
+        kind = type(operation).__name__.lower()
+        if kind == "baseoperation":
+            return VersionTx(version, transaction.uuid, {}, "unreadable")
+        restore_of = operation.version if isinstance(operation, LanceOperation.Restore) else None
+        return VersionTx(version, transaction.uuid, dict(transaction.transaction_properties or {}), kind, restore_of)
+
+    def versions_between(self, ref: TableRef, low: int, high: int) -> list[int]:
+        """Version numbers in (low, high] that still exist, by listing names only."""
+        prefix = f"{ref.relative}/_versions/"
+        found = []
+        for entry in self._store.list(prefix):
+            name = entry.key.rsplit("/", 1)[-1]
+            if name.endswith(".manifest") and name[:-9].isdigit():
+                number = V2_MANIFEST_MAX - int(name[:-9])
+                if low < number <= high:
+                    found.append(number)
+        return sorted(found)
+
+
+def stats_of(handle: LanceDataset) -> TableStats:
+    """The facts of a version that status and sensors read from its pin. No request."""
+    return _stats((fragment.metadata for fragment in handle.get_fragments()), _covered(handle))
+
+
+def predict_stats(before: TableStats, handle: LanceDataset, transaction: Transaction) -> TableStats | None:
+    """What ``stats_of`` will say once this transaction has landed on the handle, whose own stats are ``before``.
+
+    Costs what the transaction touches, not what the table holds. None for an operation that cannot be told ahead.
+    """
+    operation = transaction.operation
+    if isinstance(operation, LanceOperation.Append):
+        return _plus(before, operation.fragments)
+    if isinstance(operation, LanceOperation.Overwrite):
+        return _plus(TableStats(0, 0, 0, 0, 0), operation.fragments)
+    if isinstance(operation, LanceOperation.Update):
+        removed, updated, new = operation.removed_fragment_ids, operation.updated_fragments, operation.new_fragments
+    elif isinstance(operation, LanceOperation.Delete):
+        removed, updated, new = operation.deleted_fragment_ids, operation.updated_fragments, []
+    else:
+        return None
+    touched = [*removed, *(fragment.id for fragment in updated)]
+    old = []
+    for number in touched:
+        fragment = handle.get_fragment(number)
+        if fragment is None:
+            return None
+        old.append(fragment.metadata)
+    covered = _covered(handle)
+    was, now = _stats(old, covered), _stats(updated, covered)
+    rest = TableStats(
+        before.rows - was.rows + now.rows,
+        before.fragments - was.fragments + now.fragments,
+        before.bytes - was.bytes + now.bytes,
+        before.deleted_rows - was.deleted_rows + now.deleted_rows,
+        before.unindexed_fragments - was.unindexed_fragments + now.unindexed_fragments,
+    )
+    return _plus(rest, new)
+
+
+def _plus(before: TableStats, new: Sequence[FragmentMetadata]) -> TableStats:
+    """New fragments are covered by no index."""
+    added = _stats(new, None)
+    return TableStats(
+        before.rows + added.rows,
+        before.fragments + added.fragments,
+        before.bytes + added.bytes,
+        before.deleted_rows + added.deleted_rows,
+        before.unindexed_fragments + added.fragments,
+    )
+
+
+def _stats(fragments: Iterable[FragmentMetadata], covered: frozenset[int] | None) -> TableStats:
+    rows = count = size = deleted = unindexed = 0
+    for meta in fragments:
+        gone = meta.num_deletions
+        count += 1
+        rows += meta.physical_rows - gone
+        deleted += gone
+        size += sum(file.file_size_bytes or 0 for file in meta.files)
+        unindexed += covered is None or meta.id not in covered
+    return TableStats(rows, count, size, deleted, unindexed)
+
+
+def _covered(handle: LanceDataset) -> frozenset[int] | None:
+    """Fragments that every index of the table covers; None where the table has no index."""
+    covered: frozenset[int] | None = None
+    for index in handle.describe_indices():
+        segments = frozenset(number for segment in index.segments for number in segment.fragment_ids)
+        covered = segments if covered is None else covered & segments
+    return covered
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise translate(error, what) from error
+
+
+@contextlib.contextmanager
+def metered(handle: LanceDataset, meter: Meter | None, cls: str) -> Iterator[None]:
+    """Count the requests that one Lance call makes on this handle."""
+    if meter is None:
+        yield
+        return
+    handle.io_stats_incremental()
+    try:
+        yield
+    finally:
+        seen = handle.io_stats_incremental()
+        meter.count(cls, seen.read_iops + seen.write_iops, bytes_read=seen.read_bytes, bytes_written=seen.written_bytes)
+
+
+def _count_open(handle: LanceDataset, meter: Meter | None, cls: str, *, listed: bool = False) -> None:
+    if meter is None:
+        return
+    seen = handle.io_stats_incremental()
+    # The listing that finds the newest version happens before the handle with its counter exists.
+    meter.count(cls, seen.read_iops + (1 if listed else 0), bytes_read=seen.read_bytes)

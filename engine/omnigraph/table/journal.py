@@ -1,0 +1,65 @@
+"""A small append-only dataset in which a key stands once, whoever writes it and however often.
+
+Insert-only merge on the key with no retries inside Lance and no index on the key: the one form in which Lance notices
+that two writers insert the same key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import lance
+import pyarrow as pa
+from lance import LanceDataset
+
+from omnigraph.core.errors import OmnigraphError
+from omnigraph.table.dataset import TableRef, Tables, translated
+from omnigraph.table.errors import Fate, classify
+
+ATTEMPTS_MAX = 8
+
+
+def insert_once(tables: Tables, ref: TableRef, schema: pa.Schema, key: str, row: pa.Table) -> bool:
+    """Add the row unless its key is there. False: it was. Raises where the outcome is not certain."""
+    with translated(f"write {ref.relative}"):
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            handle = _open_or_create(tables, ref, schema)
+            try:
+                stats = (
+                    handle.merge_insert(key)
+                    .when_not_matched_insert_all()
+                    .conflict_retries(0)
+                    .use_index(False)
+                    .execute(row)
+                )
+            except Exception as error:
+                if classify(error) is Fate.NOT_LANDED_RETRYABLE and attempt < ATTEMPTS_MAX:
+                    continue
+                raise
+            return bool(stats["num_inserted_rows"])
+    return False
+
+
+def read_all(tables: Tables, ref: TableRef) -> pa.Table | None:
+    """Every row, or None where nothing was ever written."""
+    try:
+        handle = lance.dataset(tables.uri(ref), storage_options=tables.options)
+    except Exception as error:
+        if classify(error) is Fate.MISSING_VERSION:
+            return None
+        with translated(f"read {ref.relative}"):
+            raise
+    with translated(f"read {ref.relative}"):
+        return handle.to_table()
+
+
+def _open_or_create(tables: Tables, ref: TableRef, schema: pa.Schema) -> LanceDataset:
+    try:
+        return lance.dataset(tables.uri(ref), storage_options=tables.options)
+    except Exception as error:
+        if classify(error) is not Fate.MISSING_VERSION:
+            raise
+    with contextlib.suppress(OmnigraphError):
+        # Refused where somebody else has created it meanwhile; anything else that is wrong, the open below says.
+        tables.create_empty(ref, schema)
+    return lance.dataset(tables.uri(ref), storage_options=tables.options)

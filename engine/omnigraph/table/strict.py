@@ -1,0 +1,112 @@
+"""A dataset used as a list of immutable fragments and one current fragment, swapped strictly.
+
+This is the substrate of ``__manifest``. Owns the one call that Lance offers as a compare-and-swap: an Overwrite that
+lands at exactly base + 1 or not at all, costs two PUTs, and is harmless to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation, Transaction
+from lance.fragment import FragmentMetadata, write_fragments
+
+from omnigraph.core.errors import Corruption
+from omnigraph.core.meter import Meter
+from omnigraph.table.dataset import COMMIT_TIMEOUT, DATA_STORAGE_VERSION, TableRef, Tables, metered, translated
+from omnigraph.table.errors import Fate, classify
+
+
+class SwapLost(Exception):
+    """Somebody else made the next version. Nothing of this swap landed."""
+
+
+class SwapUnknown(Exception):
+    """No answer that says either. Only the newest version can tell."""
+
+
+class Fragments:
+    """Files written ahead for a swap: their metadata, as Lance wants it back."""
+
+    __slots__ = ("metadata",)
+
+    def __init__(self, metadata: list[FragmentMetadata]) -> None:
+        self.metadata = metadata
+
+
+def fragment_count(handle: LanceDataset) -> int:
+    return len(handle.get_fragments())
+
+
+def fragment_files(handle: LanceDataset) -> list[str]:
+    """The data file of each fragment, oldest first. A file never changes, so its name can key a cache."""
+    return [fragment.metadata.files[0].path for fragment in handle.get_fragments()]
+
+
+def read_fragment(handle: LanceDataset, index: int, meter: Meter | None = None) -> pa.Table:
+    with translated("read __manifest"), metered(handle, meter, "manifest"):
+        fragments = handle.get_fragments()
+        if not fragments:
+            raise Corruption("__manifest holds no current fragment", object="__manifest", version=handle.version)
+        return fragments[index].to_table()
+
+
+def write_ahead(handle: LanceDataset, table: pa.Table, meter: Meter | None = None) -> Fragments:
+    """Write rows as a file that no version names yet: one PUT."""
+    with translated("write __manifest data"), metered(handle, meter, "manifest"):
+        return Fragments(write_fragments(table, handle, mode="append"))
+
+
+def swap(
+    tables: Tables,
+    ref: TableRef,
+    handle: LanceDataset,
+    *,
+    keep: int,
+    new: list[Fragments],
+    uuid: str,
+    properties: Mapping[str, str],
+    meter: Meter | None = None,
+) -> LanceDataset:
+    """Make version base + 1 of the first ``keep`` fragments and the new ones, in this order."""
+    kept = [fragment.metadata for fragment in handle.get_fragments()[:keep]]
+    added = [fragment for written in new for fragment in written.metadata]
+    transaction = Transaction(handle.version, LanceOperation.Overwrite(handle.lance_schema, kept + added))
+    transaction.uuid = uuid
+    transaction.transaction_properties = dict(properties)
+    with metered(handle, meter, "manifest"):
+        try:
+            landed = LanceDataset.commit(handle, transaction, max_retries=0, commit_timeout=COMMIT_TIMEOUT)
+        except Exception as error:
+            if classify(error) in (Fate.NOT_LANDED_RETRYABLE, Fate.NOT_LANDED_INCOMPATIBLE):
+                raise SwapLost(str(error)) from error
+            raise SwapUnknown(str(error)) from error
+    if landed.version != handle.version + 1:
+        raise Corruption(
+            "a strict swap of __manifest landed off its place", expected=handle.version + 1, actual=landed.version
+        )
+    return tables.remember(ref, landed)
+
+
+def create(
+    tables: Tables, ref: TableRef, schema: pa.Schema, table: pa.Table, *, uuid: str, properties: Mapping[str, str]
+) -> LanceDataset:
+    """Version 1, strictly: refused where a dataset exists. Raises what Lance raises."""
+    uri = tables.uri(ref)
+    fragments: Any = write_fragments(
+        table, uri, mode="create", data_storage_version=DATA_STORAGE_VERSION, storage_options=tables.options
+    )
+    transaction = Transaction(0, LanceOperation.Overwrite(schema, fragments))
+    transaction.uuid = uuid
+    transaction.transaction_properties = dict(properties)
+    handle = LanceDataset.commit(
+        uri,
+        transaction,
+        max_retries=0,
+        storage_options=tables.options,
+        enable_v2_manifest_paths=True,
+        commit_timeout=COMMIT_TIMEOUT,
+    )
+    return tables.remember(ref, handle)
