@@ -248,7 +248,7 @@ class LocalStore:
 
     def delete_many(self, keys: Iterable[str], *, meter: Meter | None = None) -> tuple[DeleteFailure, ...]:
         failures = []
-        for key in keys:
+        for key in [check_key(key) for key in keys]:
             try:
                 self.delete(key, meter=meter)
             except OmnigraphError as error:

@@ -1,4 +1,4 @@
-"""A store on S3 or what speaks its protocol. Owns the client, conditional puts and read-back; boto3 is loaded on use.
+"""A store on S3 or what speaks its protocol. Owns the client, conditional puts and read-back; botocore is loaded on use.
 
 Create-if-absent is a put with ``If-None-Match: *``. A client that repeats a request by itself may be told 412 about its
 own write, and an answer may be lost: so neither a 412 nor a time-out is believed. The object is read back, and the
@@ -9,10 +9,11 @@ Credentials never leave this object: ``repr`` masks them, pickling drops them, e
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from omnigraph.core import failpoints
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
@@ -371,8 +372,8 @@ class S3Store:
             return self._client_
 
     def _new_client(self) -> S3Client:
-        import boto3
         from botocore.config import Config
+        from botocore.session import Session
 
         connection = self._connection()
         settings: dict[str, Any] = {
@@ -388,9 +389,10 @@ class S3Store:
             **connection.for_config(),
         }
         try:
-            client: S3Client = boto3.session.Session().client(
-                "s3", config=Config(**settings), **connection.for_client()
-            )
+            # boto3's core without its object layer, which would double the time to the first request.
+            session = Session()
+            session.register_component("data_loader", _service_descriptions())
+            client = cast("S3Client", session.create_client("s3", config=Config(**settings), **connection.for_client()))
         except ValueError as error:
             raise InvalidInput(f"cannot connect: {redact_text(str(error))}: uri={self.uri}") from error
         client.meta.events.register("before-send.s3", self._count_sent)
@@ -398,3 +400,11 @@ class S3Store:
 
     def _count_sent(self, **_: Any) -> None:
         self._sent.requests = getattr(self._sent, "requests", 0) + 1
+
+
+@functools.cache
+def _service_descriptions() -> Any:
+    """Parsing the client's description of S3 takes longer than most requests; stores of one process share it."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
