@@ -15,7 +15,7 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -95,28 +95,13 @@ Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 def column_text(prop_type: PropType, column: Column) -> Column:
     """The canonical text of every value as utf8; null stays null. A utf8 column is returned as it is."""
-    kind = prop_type.scalar
     if not prop_type.is_keyable:
         raise DataInvalid(f"a {prop_type} has no key text")
-    if pa.types.is_dictionary(column.type):
-        column = pc.cast(column, column.type.value_type)
-    if kind is ScalarKind.STRING:
-        return _utf8(column, prop_type)
-    values = _cast(column, arrow_type(prop_type), prop_type)
-    if kind.is_float:
-        return _float_column(values)
-    if kind is ScalarKind.BOOL:
-        text: Column = pc.if_else(values, "true", "false")
-        return text
-    if kind is ScalarKind.DATE:
-        _require_years(values, _DATE_BOUNDS)
-    elif kind is ScalarKind.DATETIME:
-        _require_years(values, _DATETIME_BOUNDS)
-        # Without the zone, which is UTC anyhow, the text takes a tenth of the time.
-        plain: Column = pc.cast(pc.cast(values, pa.timestamp("us")), pa.utf8())
-        return _moment_column(plain)
-    text = pc.cast(values, pa.utf8())
-    return text
+    if prop_type.scalar is ScalarKind.STRING and column.type == pa.utf8():
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_array_text(prop_type, chunk) for chunk in column.chunks], pa.utf8())
+    return _array_text(prop_type, column)
 
 
 def derive_ids(node: NodeType, columns: Mapping[str, Column]) -> Column | None:
@@ -128,58 +113,96 @@ def derive_ids(node: NodeType, columns: Mapping[str, Column]) -> Column | None:
 
 def tuple_text(types: Sequence[PropType], columns: Sequence[Column]) -> Column:
     """The text of every tuple, null where one of its members is null. Of one column it is the column's text."""
-    texts = [column_text(prop_type, column) for prop_type, column in zip(types, columns, strict=True)]
-    if len(texts) == 1:
-        return texts[0]
-    chunked = [t if isinstance(t, pa.ChunkedArray) else pa.chunked_array([t]) for t in texts]
-    quoted = [
-        _quoted_column(text, escapes=prop_type.scalar is ScalarKind.STRING)
-        for text, prop_type in zip(chunked, types, strict=True)
-    ]
-    joined = pc.binary_join_element_wise(*quoted, ",")
-    result: pa.ChunkedArray[Any] = pc.binary_join_element_wise("[", joined, "]", "")
-    return result if any(isinstance(t, pa.ChunkedArray) for t in texts) else result.combine_chunks()
+    if len(types) == 1:
+        return column_text(types[0], columns[0])
+    arrays = [column for column in columns if isinstance(column, pa.Array)]
+    if len(arrays) == len(columns):
+        return _tuple_array(types, arrays)
+    # A table cuts columns of different chunks into batches of the same rows.
+    batches = pa.Table.from_arrays(list(columns), [str(i) for i in range(len(columns))]).to_batches()
+    return pa.chunked_array([_tuple_array(types, batch.columns) for batch in batches], pa.utf8())
 
 
-def _utf8(column: Column, prop_type: PropType) -> Column:
-    """Only texts of another layout: anything else can be written as text too, and would be by mistake."""
-    if column.type == pa.utf8():
-        return column
-    if not (pa.types.is_large_string(column.type) or column.type in (pa.string_view(), pa.null())):
-        raise DataInvalid(f"a column of {column.type} is not a {prop_type}")
-    text: Column = pc.cast(column, pa.utf8())
+# --- an array -----------------------------------------------------------------------------------------------------------
+
+Array: TypeAlias = "pa.Array[Any]"
+
+
+def _array_text(prop_type: PropType, array: Array) -> Array:
+    kind = prop_type.scalar
+    if pa.types.is_dictionary(array.type):
+        array = pc.cast(array, array.type.value_type)
+    if kind is ScalarKind.STRING:
+        return _utf8(array, prop_type)
+    values = _cast(array, arrow_type(prop_type), prop_type)
+    if kind.is_float:
+        return _float_array(values)
+    text: Array
+    if kind is ScalarKind.BOOL:
+        text = pc.if_else(values, "true", "false")
+    elif kind is ScalarKind.DATETIME:
+        _require_years(values, _DATETIME_BOUNDS)
+        # Without the zone, which is UTC anyhow, the cast takes a tenth of the time.
+        text = pc.cast(pc.cast(values, pa.timestamp("us")), pa.utf8())
+        text = pc.binary_join_element_wise(pc.utf8_replace_slice(text, 10, 11, "T"), "Z", "")
+    else:
+        if kind is ScalarKind.DATE:
+            _require_years(values, _DATE_BOUNDS)
+        text = pc.cast(values, pa.utf8())
     return text
 
 
-def _cast(column: Column, wanted: pa.DataType, prop_type: PropType) -> Column:
-    if column.type == wanted:
-        return column
-    try:
-        done: Column = pc.cast(column, wanted)
-    except pa.ArrowException as error:
-        raise DataInvalid(f"a column of {column.type} is not a {prop_type}: {str(error)[:80]}") from error
-    return done
+def _tuple_array(types: Sequence[PropType], arrays: Sequence[Array]) -> Array:
+    quoted = [_quoted_array(prop_type, array) for prop_type, array in zip(types, arrays, strict=True)]
+    joined: Array = pc.binary_join_element_wise("[", pc.binary_join_element_wise(*quoted, ","), "]", "")
+    return joined
 
 
-def _quoted_column(text: pa.ChunkedArray[Any], *, escapes: bool) -> Column:
-    """As JSON strings. Only the rows that need escapes leave Arrow."""
-    plain: Column = pc.binary_join_element_wise('"', text, '"', "")
-    if not escapes:
-        return plain
-    needs = pc.fill_null(pc.match_substring_regex(text, _ESCAPED), False)
-    if not pc.any(needs).as_py():
-        return plain
-    escaped = [json.dumps(value, ensure_ascii=False) for value in text.filter(needs).to_pylist()]
-    replaced: Column = pc.replace_with_mask(plain, needs, pa.array(escaped, pa.utf8()))
+def _quoted_array(prop_type: PropType, array: Array) -> Array:
+    """As JSON strings. Only the rows that need escapes leave Arrow, and only texts can have such rows."""
+    text = column_text(prop_type, array)
+    quoted: Array = pc.binary_join_element_wise('"', text, '"', "")
+    if prop_type.scalar is not ScalarKind.STRING:
+        return quoted
+    return _rewritten(quoted, text, _ESCAPED, lambda value: json.dumps(value, ensure_ascii=False))
+
+
+def _rewritten(result: Array, text: Any, pattern: str, write: Callable[[str], str]) -> Array:
+    """``result``, but where ``text`` has the pattern, what ``write`` makes of the text."""
+    mask = pc.fill_null(pc.match_substring_regex(text, pattern), False)
+    if not pc.any(mask).as_py():
+        return result
+    replacements = pa.array([write(value) for value in text.filter(mask).to_pylist()], pa.utf8())
+    replaced: Array = pc.replace_with_mask(result, mask, replacements)
     return replaced
 
 
-def _require_years(column: Column, bounds: tuple[Any, Any]) -> None:
-    extremes = pc.min_max(column)
+def _utf8(array: Array, prop_type: PropType) -> Array:
+    """Only texts of another layout: anything else can be written as text too, and would be by mistake."""
+    if array.type == pa.utf8():
+        return array
+    if not (pa.types.is_large_string(array.type) or array.type in (pa.string_view(), pa.null())):
+        raise DataInvalid(f"a column of {array.type} is not a {prop_type}")
+    text: Array = pc.cast(array, pa.utf8())
+    return text
+
+
+def _cast(array: Array, wanted: pa.DataType, prop_type: PropType) -> Array:
+    if array.type == wanted:
+        return array
+    try:
+        done: Array = pc.cast(array, wanted)
+    except pa.ArrowException as error:
+        raise DataInvalid(f"a column of {array.type} is not a {prop_type}: {str(error)[:80]}") from error
+    return done
+
+
+def _require_years(array: Array, bounds: tuple[Any, Any]) -> None:
+    extremes = pc.min_max(array)
     low, high = extremes["min"], extremes["max"]
     if not low.is_valid:
         return
-    first, last = (pa.scalar(bound, column.type) for bound in bounds)
+    first, last = (pa.scalar(bound, array.type) for bound in bounds)
     if pc.less(low, first).as_py() or pc.greater(high, last).as_py():
         raise DataInvalid("a date outside the years 0001 to 9999 has no key text")
 
@@ -194,12 +217,6 @@ def _datetime_text(value: dt.datetime) -> str:
     except OverflowError as error:
         raise DataInvalid("a date outside the years 0001 to 9999 has no key text") from error
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-
-
-def _moment_column(text: Column) -> Column:
-    """``YYYY-MM-DD HH:MM:SS.ffffff`` to ``YYYY-MM-DDTHH:MM:SS.ffffffZ``."""
-    joined: Column = pc.binary_join_element_wise(pc.utf8_replace_slice(text, 10, 11, "T"), "Z", "")
-    return joined
 
 
 def _float_text(kind: ScalarKind, value: float) -> str:
@@ -218,17 +235,12 @@ def _float_text(kind: ScalarKind, value: float) -> str:
     return _notation(digits)
 
 
-def _float_column(column: Column) -> Column:
-    """Arrow finds the shortest digits; where its notation differs, the row is written again."""
-    if not pc.all(pc.is_finite(column)).as_py():
+def _float_array(array: Array) -> Array:
+    """Arrow finds the shortest digits; where its notation may differ, the row is written again."""
+    if pc.any(pc.invert(pc.is_finite(array))).as_py():
         raise DataInvalid("NaN and infinities have no key text")
-    text: Column = pc.cast(column, pa.utf8())
-    differs = pc.fill_null(pc.match_substring_regex(text, r"e|\.0*\z|^-0\z"), False)
-    if not pc.any(differs).as_py():
-        return text
-    again = pa.array([_notation(str(value)) for value in text.filter(differs).to_pylist()], pa.utf8())
-    rewritten: Column = pc.replace_with_mask(text, differs, again)
-    return rewritten
+    text: Array = pc.cast(array, pa.utf8())
+    return _rewritten(text, text, r"e|\.0*\z|^-0\z", _notation)
 
 
 def _notation(text: str) -> str:
