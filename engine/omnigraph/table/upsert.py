@@ -1,0 +1,233 @@
+"""Staging updates, upserts and deletes of located rows as one Lance transaction.
+
+The rows to replace are known by address, so nothing is joined or scanned here: one data file with the new rows, one
+deletion file for each fragment that loses some of its rows, and a transaction that names them. A fragment that loses
+its last row is dropped without a file. A replaced row keeps its stable row id, as with Lance's own ``merge_insert``;
+the commit derives created-at and updated-at versions from it.
+
+Nothing here moves a version. Committing, and what it means to land elsewhere than at the pin + 1, belongs to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import LanceOperation, Transaction
+from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+
+from omnigraph.core import meter as m
+from omnigraph.core.errors import Corruption
+from omnigraph.table.keys import split_addresses
+from omnigraph.table.predicate import addresses_among
+from omnigraph.table.reading import reading
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+    from omnigraph.table.pinned import PinnedTable
+
+_WRITERS = 16
+"""Deletion files written side by side; each is one small request."""
+
+_ADDRESSES_PER_FILTER = 4096
+
+
+@dataclass(frozen=True)
+class StagedChange:
+    """A transaction ready to commit at the version it was staged on, and what the key cache wants to know of it."""
+
+    transaction: Transaction
+    rows: pa.Table | None
+    """The rows of the new fragments, in the order written."""
+    deleted: pa.Array[Any]
+    """Addresses that are gone once it has landed."""
+    inserted: int
+    updated: int
+
+    @property
+    def is_empty(self) -> bool:
+        return self.rows is None and len(self.deleted) == 0
+
+
+def stage_upsert(
+    table: PinnedTable, rows: pa.Table, *, located: pa.Table | None = None, meter: m.Meter | None = None, **limits: Any
+) -> StagedChange:
+    """Whole rows by ``id``: those that exist at the pin are replaced, the others inserted.
+
+    ``located`` is what ``table.locate(ids)`` said, where the caller has it already; ids in it that are not in ``rows``
+    stay as they are. ``rows`` holds each id once.
+    """
+    ids = rows.column("id").combine_chunks()
+    found = table.locate(ids) if located is None else located
+    place = pc.index_in(ids, value_set=found.column("id"))
+    replaces = found.column("_rowaddr").combine_chunks().take(place)
+    return stage_update(table.handle, replaces.drop_null(), rows, replaces=replaces, meter=meter, **limits)
+
+
+def stage_update(
+    handle: LanceDataset,
+    deleted: pa.Array[Any],
+    new_rows: pa.Table | None,
+    *,
+    replaces: pa.Array[Any] | None = None,
+    meter: m.Meter | None = None,
+    **limits: Any,
+) -> StagedChange:
+    """Take away the rows at ``deleted`` and add ``new_rows``, in one transaction based on the handle's version.
+
+    ``replaces`` says for each new row the address of the row that it is a new state of, null where it is new; these
+    addresses are part of ``deleted``. Without it every new row is a new one to Lance, with a row id of its own.
+    """
+    if new_rows is None or new_rows.num_rows == 0:
+        return stage_delete(handle, deleted, meter=meter)
+    rows, carried = _replacing_first(new_rows, replaces)
+    with (
+        reading(handle, meter, m.DATA, "write data and deletion files"),
+        ThreadPoolExecutor(max_workers=_WRITERS, thread_name_prefix="stage") as pool,
+    ):
+        writing = pool.submit(_write, handle, rows, limits)
+        updated, removed = _mark_deleted(handle, deleted, pool)
+        row_ids = _row_ids(handle, carried) if len(carried) else None
+        fragments = writing.result()
+    if row_ids is not None:
+        _carry_row_ids(fragments, row_ids)
+    operation = LanceOperation.Update(
+        removed_fragment_ids=removed,
+        updated_fragments=updated,
+        new_fragments=fragments,
+        fields_modified=[],
+        # Every field of the new fragments is new to every index, so no index may claim to cover them.
+        fields_for_preserving_frag_bitmap=sorted(_field_ids(handle.lance_schema.fields())),
+        update_mode="rewrite_rows",
+    )
+    return StagedChange(
+        transaction=Transaction(handle.version, operation),
+        rows=rows,
+        deleted=deleted,
+        inserted=rows.num_rows - len(carried),
+        updated=len(carried),
+    )
+
+
+def stage_delete(handle: LanceDataset, addresses: pa.Array[Any], *, meter: m.Meter | None = None) -> StagedChange:
+    """Take away the rows at ``addresses``: one request for each fragment that keeps some of its rows."""
+    with (
+        reading(handle, meter, m.DATA, "write deletion files"),
+        ThreadPoolExecutor(max_workers=_WRITERS, thread_name_prefix="stage") as pool,
+    ):
+        updated, removed = _mark_deleted(handle, addresses, pool)
+    # The predicate is a note for people; the rows are named by the deletion files.
+    operation = LanceOperation.Delete(updated, removed, f"{len(addresses)} rows by address")
+    return StagedChange(Transaction(handle.version, operation), None, addresses, 0, 0)
+
+
+def _mark_deleted(
+    handle: LanceDataset, addresses: pa.Array[Any], pool: ThreadPoolExecutor
+) -> tuple[list[FragmentMetadata], list[int]]:
+    """New metadata of the fragments that keep rows, and the ids of those that keep none."""
+    by_fragment = split_addresses(addresses)
+
+    def mark(item: tuple[int, np.ndarray[Any, Any]]) -> FragmentMetadata | None:
+        fragment_id, offsets = item
+        fragment = handle.get_fragment(fragment_id)
+        if fragment is None:
+            raise Corruption("a row address names a fragment that is not there", fragment=fragment_id)
+        return fragment.delete_rows(offsets.tolist())
+
+    updated: list[FragmentMetadata] = []
+    removed: list[int] = []
+    for fragment_id, kept in zip(by_fragment, pool.map(mark, by_fragment.items()), strict=True):
+        if kept is None:
+            removed.append(fragment_id)
+        else:
+            updated.append(kept)
+    return updated, removed
+
+
+def _write(handle: LanceDataset, rows: pa.Table, limits: dict[str, Any]) -> list[FragmentMetadata]:
+    fragments: list[FragmentMetadata] = write_fragments(rows, handle, mode="append", **limits)
+    return fragments
+
+
+def _replacing_first(rows: pa.Table, replaces: pa.Array[Any] | None) -> tuple[pa.Table, pa.Array[Any]]:
+    """The rows with replacements in front, and the addresses they replace: row ids bind to leading rows only."""
+    if replaces is None or replaces.null_count == len(replaces):
+        return rows, pa.array([], pa.uint64())
+    if replaces.null_count == 0:
+        return rows, replaces
+    old = replaces.is_valid().to_numpy(zero_copy_only=False)
+    order: Any = pa.array(np.concatenate([np.flatnonzero(old), np.flatnonzero(~old)]))
+    return rows.take(order), replaces.drop_null()
+
+
+# --- stable row ids -----------------------------------------------------------------------------------------------------
+
+
+def _carry_row_ids(fragments: list[FragmentMetadata], row_ids: pa.Array[Any]) -> None:
+    start = 0
+    for fragment in fragments:
+        mine = row_ids.slice(start, fragment.physical_rows)
+        if len(mine):
+            fragment.row_id_meta = RowIdSequence(mine).to_inline_metadata()
+        start += fragment.physical_rows
+
+
+def _row_ids(handle: LanceDataset, addresses: pa.Array[Any]) -> pa.Array[Any]:
+    """The stable row id of each address, from the manifest where it holds them, else by reading them."""
+    wanted = np.asarray(addresses.to_numpy(zero_copy_only=False), np.uint64)
+    fragment_ids = (wanted >> np.uint64(32)).astype(np.int64)
+    offsets = (wanted & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    found = np.empty(len(wanted), np.uint64)
+    spilled = np.zeros(len(wanted), bool)
+    order = np.argsort(fragment_ids, kind="stable")
+    for mine in np.split(order, np.flatnonzero(np.diff(fragment_ids[order])) + 1):
+        known = _inline_row_ids(handle, int(fragment_ids[mine[0]]))
+        if known is None:
+            spilled[mine] = True
+        else:
+            found[mine] = known[offsets[mine]]
+    if spilled.any():
+        found[spilled] = _read_row_ids(handle, wanted[spilled])
+    return pa.array(found)
+
+
+def _inline_row_ids(handle: LanceDataset, fragment_id: int) -> np.ndarray[Any, Any] | None:
+    fragment = handle.get_fragment(fragment_id)
+    meta = None if fragment is None else fragment.metadata.row_id_meta
+    if meta is None:
+        return None
+    try:
+        sequence = RowIdSequence.from_inline_metadata(meta)
+    except (ValueError, NotImplementedError):
+        return None  # kept in a file of its own
+    return sequence.to_pyarrow().to_numpy(zero_copy_only=False)
+
+
+def _read_row_ids(handle: LanceDataset, wanted: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    ordered = np.unique(wanted)
+    ids = np.empty(len(ordered), np.uint64)
+    for start in range(0, len(ordered), _ADDRESSES_PER_FILTER):
+        chunk = ordered[start : start + _ADDRESSES_PER_FILTER]
+        rows = handle.scanner(
+            columns=[],
+            filter=addresses_among(pa.array(chunk)),
+            with_row_id=True,
+            with_row_address=True,
+        ).to_table()
+        places = np.searchsorted(ordered, rows.column("_rowaddr").to_numpy())
+        if len(places) != len(chunk):
+            raise Corruption("a row to replace is not there", version=handle.version, rows=len(chunk))
+        ids[places] = rows.column("_rowid").to_numpy()
+    return ids[np.searchsorted(ordered, wanted)]
+
+
+def _field_ids(fields: list[Any]) -> Iterator[int]:
+    for field in fields:
+        yield field.id()
+        yield from _field_ids(field.children())
