@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from omnigraph.core.clock import SYSTEM_CLOCK, Clock
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.redact import redact_text
 from omnigraph.store.interface import Store
@@ -23,7 +24,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SERVED: Final = "give a path, file:///path or s3://bucket/prefix"
 
 
-def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
+def open_store(
+    uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None, *, clock: Clock = SYSTEM_CLOCK
+) -> Store:
     """The store at ``uri``. Sends no request and makes no folder."""
     text = os.fspath(uri)
     if not isinstance(text, str):
@@ -44,7 +47,7 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
             from omnigraph.store.s3 import S3Store
 
             bucket, prefix = _bucket_and_prefix(text[len(scheme[0]) :], shown)
-            return S3Store(bucket, prefix, canonical_options(storage_options))
+            return S3Store(bucket, prefix, canonical_options(storage_options), clock=clock)
         case other:
             hint = "write s3:// instead" if other in ("s3a", "s3n") else _SERVED
             raise InvalidInput(f"no store is served at such a URI: scheme={other} uri={shown!r}", hint=hint)

@@ -1,8 +1,10 @@
 """A store on S3 or what speaks its protocol. Owns the client, conditional puts and read-back; botocore is loaded on use.
 
-Create-if-absent is a put with ``If-None-Match: *``. A client that repeats a request by itself may be told 412 about its
-own write, and an answer may be lost: so neither a 412 nor a time-out is believed. The object is read back, and the
-bytes decide.
+Create-if-absent is a put with ``If-None-Match: *``. Who repeats a put may be told 412 about the first copy of it, and an
+answer may be lost: so neither a 412 nor a time-out is believed. The object is read back, and the bytes decide.
+
+Requests are repeated here, not by the client: every one of them may be (a create by the above), the count and the time
+are bounded, and each attempt is counted as the request that it is.
 
 Credentials never leave this object: ``repr`` masks them, pickling drops them, errors are cleaned.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -32,15 +35,16 @@ T = TypeVar("T")
 # A store that does not accept a connection in five seconds, or is silent for twenty, is treated as gone.
 _CONNECT_S: Final = 5
 _READ_S: Final = 20
-# Copies of one request that the client sends by itself, the first included.
-_CLIENT_ATTEMPTS: Final = 3
+# Attempts of one request, the first included; the longest wait before each further one (a random part of it is
+# waited); and the time after which no further one begins.
+_ATTEMPTS: Final = 4
+_BACK_OFF_S: Final = (0.1, 0.4, 1.6)
+_ATTEMPTS_S: Final = 30.0
 # Connections kept open: a commit over many tables lists and deletes beside Lance's own traffic.
 _CONNECTIONS: Final = 64
 # Rounds of put and read-back before a create is given up, and the time they may take together.
 _CREATE_ROUNDS: Final = 3
 _CREATE_S: Final = 45.0
-# A body cut off half-way is not repeated by the client.
-_BODY_ATTEMPTS: Final = 3
 # The protocol's own bound on one multi-object delete.
 _DELETE_BATCH: Final = 1_000
 _PAGE: Final = 1_000
@@ -51,11 +55,20 @@ class S3Store:
 
     is_remote: Final = True
 
-    def __init__(self, bucket: str, prefix: str, options: Secrets, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        options: Secrets,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        jitter: Callable[[], float] | None = None,
+    ) -> None:
         self._bucket = bucket
         self._prefix = prefix + "/" if prefix else ""
         self._options = options
         self._clock = clock
+        self._jitter = jitter or random.Random().random
         self._lock = threading.Lock()
         self._sent = threading.local()
         self._connection_: s3_options.Connection | None = None
@@ -160,29 +173,18 @@ class S3Store:
 
     def get(self, key: str, *, meter: Meter | None = None) -> bytes | None:
         check_key(key)
-        for last in (False,) * (_BODY_ATTEMPTS - 1) + (True,):
-            answered = False
-
-            def request(client: S3Client) -> bytes:
-                nonlocal answered
-                answered = False
-                answer = client.get_object(
-                    Bucket=self._bucket, Key=self._prefix + key, **self._connection().for_requests()
-                )
-                answered = True
-                return answer["Body"].read()
-
-            try:
-                data = self._send(request, "read", key, meter, expected=s3_errors.is_absent)
-            except StoreUnavailable:
-                # The client repeats what fails before the answer begins, but not an answer that breaks off.
-                if last or not answered:
-                    raise
-                continue
-            if data is not None and meter is not None:
-                meter.count(layout.request_class(key), 0, bytes_read=len(data))
-            return data
-        raise AssertionError("unreachable")
+        data = self._send(
+            lambda client: client.get_object(
+                Bucket=self._bucket, Key=self._prefix + key, **self._connection().for_requests()
+            )["Body"].read(),
+            "read",
+            key,
+            meter,
+            expected=s3_errors.is_absent,
+        )
+        if data is not None and meter is not None:
+            meter.count(layout.request_class(key), 0, bytes_read=len(data))
+        return data
 
     def exists(self, key: str, *, meter: Meter | None = None) -> bool:
         return self.size(key, meter=meter) is not None
@@ -320,37 +322,59 @@ class S3Store:
         expected: Callable[[Exception], bool] = lambda _: False,
         proves_bucket: bool = True,
     ) -> T | None:
-        """Run one request of the client. ``None`` if it failed in the way that is ``expected``."""
+        """Make one request, more than once if need be. ``None`` if it fails in the way that is ``expected``."""
+        give_up = self._clock.monotonic() + _ATTEMPTS_S
+        sent_before = 0
+        for attempt in range(_ATTEMPTS):
+            try:
+                answer = self._attempt(request, what, key, meter, written, expected)
+            except StoreUnavailable:
+                if attempt == _ATTEMPTS - 1 or self._clock.monotonic() >= give_up:
+                    raise
+            except StoreRefused as error:
+                if sent_before:
+                    # The copy that was refused is not the one that may have landed before.
+                    error.facts["outcome"] = "unknown"
+                raise
+            else:
+                self._bucket_seen |= proves_bucket
+                return answer
+            sent_before += self._sent.requests
+            self._clock.sleep(_BACK_OFF_S[attempt] * self._jitter())
+        raise AssertionError("unreachable")
+
+    def _attempt(
+        self,
+        request: Callable[[S3Client], T],
+        what: str,
+        key: str,
+        meter: Meter | None,
+        written: int,
+        expected: Callable[[Exception], bool],
+    ) -> T | None:
         from botocore.exceptions import BotoCoreError, ClientError
         from urllib3.exceptions import HTTPError
 
         self._sent.requests = 0
         try:
-            answer: T | None = request(self._client())
+            return request(self._client())
         except (BotoCoreError, ClientError, HTTPError, OSError) as error:
-            if not expected(error):
-                raise self._translated(error, f"cannot {what}", key) from error
-            answer = None
+            if expected(error):
+                return None
+            raise self._translated(error, f"cannot {what}", key) from error
         finally:
-            # Copies that the client sent by itself are requests too.
-            copies = self._sent.requests
-            if meter is not None and copies:
-                meter.count(layout.request_class(key), copies, bytes_written=written * copies)
-        if proves_bucket:
-            self._bucket_seen = True
-        return answer
+            # Not always one: without credentials none is sent, and a redirect to another region is followed.
+            sent = self._sent.requests
+            if meter is not None and sent:
+                meter.count(layout.request_class(key), sent, bytes_written=written * sent)
 
     def _translated(self, error: Exception, what: str, key: str) -> OmnigraphError:
         translated = s3_errors.translate(error, what, f"{self.uri}/{key}" if key else self.uri)
-        if isinstance(translated, StoreRefused):
-            if self._sent.requests > 1:
-                # The copy that was refused is not the one that may have landed before.
-                translated.facts["outcome"] = "unknown"
-            if self._options.withheld and s3_errors.is_without_credentials(error):
-                translated.hint = (
-                    "credentials passed as storage_options are not sent to other processes: "
-                    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in this one"
-                )
+        if self._options.withheld and s3_errors.is_without_credentials(error):
+            translated.hint = (
+                "credentials passed as storage_options are not sent to other processes: "
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in this one"
+            )
         return translated
 
     def _connection(self) -> s3_options.Connection:
@@ -379,7 +403,7 @@ class S3Store:
         settings: dict[str, Any] = {
             "connect_timeout": _CONNECT_S,
             "read_timeout": _READ_S,
-            "retries": {"total_max_attempts": _CLIENT_ATTEMPTS, "mode": "standard"},
+            "retries": {"total_max_attempts": 1, "mode": "standard"},
             "max_pool_connections": _CONNECTIONS,
             # Stores other than AWS's refuse or mangle the checksum trailers that newer clients add by themselves.
             "request_checksum_calculation": "when_required",
