@@ -14,7 +14,12 @@ STORAGE_VERSION = 4
 
 # Public name -> (module, attribute; None for the module itself).
 _PUBLIC: dict[str, tuple[str, str | None]] = {
+    "Batch": ("omnigraph.write.batch", "Batch"),
+    "Graph": ("omnigraph.graph", "Graph"),
     "errors": ("omnigraph.core.errors", None),
+    "init": ("omnigraph.graph", "init"),
+    "lint": ("omnigraph.gq", "lint"),
+    "open": ("omnigraph.graph", "open"),
 }
 
 __all__ = ["STORAGE_VERSION", "__version__", *sorted(_PUBLIC)]

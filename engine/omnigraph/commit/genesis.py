@@ -6,6 +6,8 @@ rubbish that nothing refers to; nothing is cleaned up here, because a create tha
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.core import failpoints
 from omnigraph.core.errors import AlreadyExists, NotFound, OmnigraphError, OutcomeUnknown
@@ -63,7 +65,7 @@ def create_graph(engine: Engine, catalog: Catalog, schema: SchemaRow, *, actor: 
     )
 
 
-def _create_table(engine: Engine, key: str, type_id: str, schema: object, meter: Meter) -> Pin:
+def _create_table(engine: Engine, key: str, type_id: str, schema: pa.Schema, meter: Meter) -> Pin:
     location = layout.table_path(key, new_ulid(engine.clock))
     handle = engine.tables.create_empty(TableRef(location), schema, meter=meter)
     stats = stats_of(handle)

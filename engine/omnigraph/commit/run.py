@@ -22,6 +22,7 @@ from omnigraph.commit.decide import Check
 from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.intent import encode_plan
 from omnigraph.commit.manners import FrontWatch
+from omnigraph.commit.pins import landed_pins, stats_of_pin, with_stats
 from omnigraph.commit.plan import (
     Base,
     BranchName,
@@ -32,13 +33,19 @@ from omnigraph.commit.plan import (
     ReadPin,
     TablePlan,
 )
-from omnigraph.commit.pins import landed_pins, stats_of_pin, with_stats
 from omnigraph.commit.publish import NotPublished, Published, confirm, on_state, publish, publish_change
 from omnigraph.commit.recover import COUNTS_PROPERTY, help_or_wait
 from omnigraph.commit.tickets import Turn
 from omnigraph.commit.txn import Txn, open_txn, still_newest
 from omnigraph.core import failpoints
-from omnigraph.core.errors import Conflict, InvalidInput, OmnigraphError, OutcomeUnknown, PreconditionFailed
+from omnigraph.core.errors import (
+    Conflict,
+    InvalidInput,
+    OmnigraphError,
+    OutcomeUnknown,
+    PreconditionFailed,
+    WriterFenced,
+)
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import CommitRow, Pin, TableCounts
@@ -146,6 +153,11 @@ def _early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:
         row = engine.history.find_key(txn.held, request.idempotency_key, meter=txn.meter)
         if row is not None:
             return Outcome(row, replayed=True)
+    head = txn.state.head
+    if head.owner is not None and head.owner != engine.owner.token:
+        if not still_newest(txn):
+            return None
+        raise WriterFenced(f"the graph is used exclusively by {head.owner}", owner=head.owner, epoch=head.epoch)
     if request.expect_head is not None and txn.state.head.commit_id != request.expect_head:
         if not still_newest(txn):
             return None

@@ -1,0 +1,211 @@
+"""The façade: one open graph. Thin; every method names the module that does the work.
+
+Owns argument defaults, the life of an open graph and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from omnigraph.commit import exclusive as exclusive_use
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.genesis import create_graph
+from omnigraph.commit.outcome import find_outcome
+from omnigraph.commit.recover import recover_all
+from omnigraph.core.actor import resolve_actor
+from omnigraph.core.errors import InvalidInput
+from omnigraph.core.ids import new_ulid
+from omnigraph.core.limits import DEFAULT_LIMITS
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
+from omnigraph.schema import Catalog, canonical_text, parse_schema
+from omnigraph.store import open_store
+
+if TYPE_CHECKING:
+    from omnigraph.read.commits import Commit
+    from omnigraph.read.snapshot import Snapshot
+    from omnigraph.write.load import CheckReport
+    from omnigraph.write.outcome import Outcome
+    from omnigraph.write.receipt import Receipt
+
+
+def init(
+    uri: str | Path, schema: str | Path, *, storage_options: Mapping[str, str] | None = None, actor: str | None = None
+) -> Graph:
+    """Create a graph and open it. ``schema`` is the text of a ``.pg`` file, or a Path to one."""
+    text = read_schema(schema)
+    catalog = parse_schema(text, mint=new_ulid)
+    engine = Engine(open_store(uri, storage_options))
+    meter = Meter()
+    create_graph(
+        engine,
+        catalog,
+        SchemaRow(text, canonical_text(catalog), catalog.hash),
+        actor=resolve_actor(actor),
+        meter=meter,
+    )
+    return Graph(engine, actor=actor)
+
+
+def open(
+    uri: str | Path,
+    *,
+    read_only: bool = False,
+    exclusive: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    actor: str | None = None,
+) -> Graph:
+    """Open a graph. Opening for writing first ends what dead processes of this host and finished writers left behind."""
+    if read_only and exclusive:
+        raise InvalidInput("read_only and exclusive exclude each other", hint="pass one of them")
+    engine = Engine(open_store(uri, storage_options), read_only=read_only)
+    meter = Meter()
+    engine.latest(MAIN, meter)
+    if not read_only:
+        recover_all(engine, meter=meter)
+    if exclusive:
+        exclusive_use.claim(engine, meter)
+    return Graph(engine, actor=actor, exclusive=exclusive)
+
+
+def read_schema(schema: str | Path) -> str:
+    """Schema text, or the text of the file that a Path names."""
+    if not isinstance(schema, Path):
+        return schema
+    try:
+        size = schema.stat().st_size
+        DEFAULT_LIMITS.check("source_text_bytes", size, where=str(schema))
+        return schema.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(
+            f"the schema file {schema} cannot be read: {error.strerror or error}", hint="check the path"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the schema file {schema} is not UTF-8: {error}", hint="save it as UTF-8") from error
+
+
+class Graph:
+    """One open graph. Safe to share between threads; close it, or use it in a ``with`` statement."""
+
+    def __init__(self, engine: Engine, *, actor: str | None = None, exclusive: bool = False) -> None:
+        self._engine = engine
+        self._actor = actor
+        self._exclusive = exclusive
+        self._closed = False
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    @property
+    def uri(self) -> str:
+        return self._engine.uri
+
+    @property
+    def storage_version(self) -> int:
+        return STORAGE_VERSION
+
+    @property
+    def catalog(self) -> Catalog:
+        """The accepted schema, as this handle last saw it."""
+        held = self._engine.known(MAIN) or self._engine.latest(MAIN)
+        return self._engine.catalog(held.state.schema)
+
+    def close(self) -> None:
+        """Give exclusive use back and stop the threads. Closing twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._exclusive:
+                exclusive_use.release(self._engine, Meter())
+        finally:
+            self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        mode = "read-only" if self._engine.read_only else "exclusive" if self._exclusive else "read-write"
+        return f"<Graph {self.uri} ({mode})>"
+
+    def _open_engine(self) -> Engine:
+        if self._closed:
+            raise InvalidInput("the graph is closed", hint="open it again with omnigraph.open(...)")
+        return self._engine
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, branch: str = MAIN, at: str | None = None) -> Snapshot:
+        """A branch as it is now, or as the commit ``at`` left it. It never changes."""
+        from omnigraph.read.at import snapshot_at
+        from omnigraph.read.snapshot import snapshot_of_branch
+
+        engine = self._open_engine()
+        if at is not None:
+            return snapshot_at(engine, at, branch=branch)
+        return snapshot_of_branch(engine, branch)
+
+    def commits(self, branch: str = MAIN, actor: str | None = None, limit: int | None = None) -> list[Commit]:
+        """The commits of a branch, newest first."""
+        from omnigraph.read.commits import list_commits
+
+        return list_commits(self._open_engine(), branch=branch, actor=actor, limit=limit)
+
+    def commit(self, commit_id: str) -> Commit:
+        """One commit by its id."""
+        from omnigraph.read.commits import find_commit
+
+        return find_commit(self._open_engine(), commit_id)
+
+    def outcome(self, commit_id: str) -> Outcome:
+        """What became of a write: landed with its receipt, aborted, pending, or absent (it cannot land any more)."""
+        from omnigraph.write.outcome import outcome_of
+
+        return outcome_of(find_outcome(self._open_engine(), commit_id, Meter()), commit_id)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def load(
+        self,
+        source: Any,
+        *,
+        mode: str,
+        branch: str = MAIN,
+        from_branch: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        on_bad_row: str = "fail",
+        bad_rows_max: int | float | None = None,
+        quarantine_to: str | Path | None = None,
+        expect_head: str | None = None,
+        deadline_s: float = 60,
+    ) -> Receipt:
+        """Bring records into the graph: one call, one commit over any number of tables, one receipt."""
+        from omnigraph.write.load import LoadOptions, load
+
+        options = LoadOptions(
+            mode=mode,
+            branch=branch,
+            from_branch=from_branch,
+            actor=resolve_actor(actor if actor is not None else self._actor),
+            idempotency_key=idempotency_key,
+            on_bad_row=on_bad_row,
+            bad_rows_max=bad_rows_max,
+            quarantine_to=quarantine_to,
+            expect_head=expect_head,
+            deadline_s=deadline_s,
+        )
+        return load(self._open_engine(), source, options)
+
+    def check(self, source: Any, *, mode: str, branch: str = MAIN) -> CheckReport:
+        """Validate what ``load`` would be given. Writes nothing."""
+        from omnigraph.write.load import LoadOptions, check
+
+        return check(self._open_engine(), source, LoadOptions(mode=mode, branch=branch))
