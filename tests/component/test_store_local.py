@@ -307,6 +307,28 @@ def test_an_error_of_the_disk_that_nobody_knows_is_an_unknown_outcome(
     assert "new" in str(caught.value)
 
 
+def test_a_name_that_may_not_last_is_an_unknown_outcome_whatever_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import errno
+
+    from omnigraph.store import local
+
+    store = open_store(tmp_path)
+    store.check_conditional_create()
+
+    def sync(_: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(local, "_sync_folder", sync)
+    for write in (store.create, store.replace):
+        with pytest.raises(StoreUnavailable) as caught:
+            write("k", b"1")
+        assert caught.value.outcome == "unknown"
+        assert store.get("k") == b"1"
+        os.unlink(tmp_path / "k")
+
+
 def test_pruning_takes_empty_folders_only_and_leaves_the_root(tmp_path: Path) -> None:
     store = open_store(tmp_path / "graph")
     store.create("a/b/c/k", b"1")

@@ -117,7 +117,7 @@ class LocalStore:
         failpoints.hit("store.replace", key=key)
         with self._translated("write", key), self._temporary(path, data) as temporary:
             os.replace(temporary, path)
-            _sync_folder(os.path.dirname(path))
+            self._sync_named(path)
         failpoints.hit("store.replaced", key=key)
 
     def _link_new(self, key: str, data: bytes) -> bool:
@@ -136,8 +136,18 @@ class LocalStore:
                         hint=_HARD_LINKS_HINT,
                     ) from error
                 raise
-            _sync_folder(os.path.dirname(path))
+            self._sync_named(path)
             return True
+
+    def _sync_named(self, path: str) -> None:
+        """Make a name durable. If that fails the object is there for readers, and nobody knows whether it stays."""
+        try:
+            _sync_folder(os.path.dirname(path))
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise StoreUnavailable(
+                f"cannot make a write durable: {reason}: path={path}", path=path, outcome="unknown"
+            ) from error
 
     @contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
