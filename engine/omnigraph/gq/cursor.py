@@ -27,7 +27,6 @@ class Cursor:
     def __init__(self, source: Source, limits: Limits) -> None:
         self.source = source
         self.limits = limits
-        self.query: str | None = None  # the declaration that stands around, for errors
         self._tokens = Tokens(source, limits)
         self._ahead: deque[Token] = deque()
         self._depth = 0
@@ -53,12 +52,16 @@ class Cursor:
     def sees_kind(self, kind: str, distance: int = 0) -> bool:
         return self.peek(distance).kind == kind
 
+    @property
+    def reached(self) -> int:
+        """How far the text was looked at."""
+        return self._tokens.offset
+
     def restart(self, offset: int) -> None:
         """Go on at another place of the text, outside of everything."""
         self._ahead.clear()
         self._tokens = Tokens(self.source, self.limits, offset=offset)
         self._depth = 0
-        self.query = None
 
     # --- expecting ----------------------------------------------------------------------------------------------------
 
@@ -112,15 +115,14 @@ class Cursor:
         return self.error(f"expected {wanted}, found {describe(token)}", token)
 
     def error(self, message: str, token: Token) -> QueryInvalid:
-        return self.source.invalid(message, token.start, query=self.query)
+        return self.source.invalid(message, token.start)
 
     @contextmanager
     def nested(self) -> Iterator[None]:
         """One level deeper, within the limit: the bound that keeps every recursion over the tree finite."""
         self._depth += 1
         if self._depth > self.limits.nesting:
-            line, column = self.at(self.peek())
-            self.limits.check("nesting", self._depth, where=f"line {line}, column {column}")
+            self.source.check_limit(self.limits, "nesting", self._depth, self.peek().start)
         try:
             yield
         finally:

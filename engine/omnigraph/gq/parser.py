@@ -32,6 +32,11 @@ from omnigraph.schema.catalog import PropType, ScalarKind
 VECTOR_DIM_MAX = 2_147_483_647
 
 _BASES = {kind.value: kind for kind in ScalarKind if kind is not ScalarKind.VECTOR}
+# A file with more declarations than this that do not parse is no query file; nobody reads the thousandth fault.
+_FAULTS_MAX = 1_000
+
+# After a fault, reading goes on at the next declaration. This is how often all of a text may be read again in that way.
+_AGAIN_MAX = 4
 _NEXT_QUERY = re.compile(r"(?<![A-Za-z0-9_$@])query\s+[a-z_][A-Za-z0-9_]*\s*\(")
 
 
@@ -59,24 +64,34 @@ def parse_what_parses(text: str, limits: Limits = DEFAULT_LIMITS) -> tuple[Query
         cursor = Cursor(Source(text, limits), limits)
     except LimitExceeded as error:
         return QueryFile(()), [error]
-    start = 0
+    start, again_chars = 0, len(text) * _AGAIN_MAX
     while True:
         try:
             if cursor.sees_kind(END):
                 return QueryFile(tuple(queries)), errors
             start = cursor.peek().start
             queries.append(_query(cursor))
+            continue
         except (QueryInvalid, LimitExceeded) as error:
             errors.append(error)
         except RecursionError:
             errors.append(_too_deep(limits))
-        else:
-            continue
-        following = _NEXT_QUERY.search(text, start + 1)
+        # The next declaration may stand inside of what was read already, when something was not closed.
+        following = _NEXT_QUERY.search(text, start + 1 if again_chars > 0 else cursor.reached)
         if following is None:
             return QueryFile(tuple(queries)), errors
+        if len(errors) == _FAULTS_MAX:
+            errors.append(_too_many_faults(cursor))
+            return QueryFile(tuple(queries)), errors
         start = following.start()
+        again_chars -= max(0, cursor.reached - start)
         cursor.restart(start)
+
+
+def _too_many_faults(cursor: Cursor) -> LimitExceeded:
+    line, column = cursor.source.position(cursor.reached)
+    message = f"more than {_FAULTS_MAX} declarations do not parse: the text is not read any further"
+    return LimitExceeded(message, limit="faults", bound=_FAULTS_MAX, line=line, column=column)
 
 
 def _too_deep(limits: Limits) -> LimitExceeded:
@@ -91,13 +106,15 @@ def _too_deep(limits: Limits) -> LimitExceeded:
 def _query(cursor: Cursor) -> Query:
     token = cursor.expect_keyword("query")
     name = cursor.expect_kind(NAME).text
-    cursor.query = name
-    params = _params(cursor)
-    description, instruction = _annotations(cursor)
-    cursor.expect("{")
-    body = parse_read(cursor) if cursor.sees_keyword("match") else _mutation(cursor)
-    cursor.expect("}")
-    cursor.query = None
+    try:
+        params = _params(cursor)
+        description, instruction = _annotations(cursor)
+        cursor.expect("{")
+        body = parse_read(cursor) if cursor.sees_keyword("match") else _mutation(cursor)
+        cursor.expect("}")
+    except (QueryInvalid, LimitExceeded) as error:
+        error.facts["query"] = name
+        raise
     return Query(name, params, body, description, instruction, at=cursor.at(token))
 
 

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import NamedTuple
 
-from omnigraph.core.errors import QueryInvalid
+from omnigraph.core.errors import LimitExceeded, QueryInvalid
 from omnigraph.core.limits import Limits
 
 
@@ -45,11 +45,25 @@ class Source:
             found = self.text.find("\n", found + 1)
         return starts
 
+    @cached_property
+    def comments_end(self) -> int:
+        """Where the last comment of the text can close: one that opens behind it never does."""
+        return self.text.rfind("*/")
+
     def position(self, offset: int) -> Position:
         line = bisect_right(self._line_starts, offset)
         return Position(line, offset - self._line_starts[line - 1] + 1)
 
-    def invalid(self, message: str, offset: int, *, query: str | None = None) -> QueryInvalid:
+    def invalid(self, message: str, offset: int) -> QueryInvalid:
         """The error for a place in this text. The place leads the message, as compilers print it."""
         line, column = self.position(offset)
-        return QueryInvalid(f"line {line}, column {column}: {message}", line=line, column=column, query=query)
+        return QueryInvalid(f"line {line}, column {column}: {message}", line=line, column=column)
+
+    def check_limit(self, limits: Limits, name: str, actual: int, offset: int) -> None:
+        """Raise ``LimitExceeded``, with the place, if ``actual`` passes the bound ``name``."""
+        line, column = self.position(offset)
+        try:
+            limits.check(name, actual, where=f"line {line}, column {column}")
+        except LimitExceeded as error:
+            error.facts.update(line=line, column=column)
+            raise

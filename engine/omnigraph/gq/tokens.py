@@ -45,7 +45,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_BLANK = re.compile(r"(?:[ \t\r\n]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
+_BLANK = re.compile(r"(?:[ \t\r\n]++|//[^\n]*+)*+")
 
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -66,22 +66,31 @@ class Tokens:
 
     def next(self) -> Token:
         text = self.source.text
-        blank = _BLANK.match(text, self.offset)
-        start = blank.end() if blank else self.offset
+        start = self._after_blanks()
         found = _TOKEN.match(text, start)
         if found is None:
+            # What was looked at counts as read, also when it is no token.
+            self.offset = len(text) if text.startswith('"', start) else start
             if start >= len(text):
-                self.offset = start
                 return Token(END, "", start)
             raise self.source.invalid(_why_no_token(text, start), start)
         kind = found.lastgroup or END
         token = Token(kind, found.group(), start)
         if kind in _NAMED and len(token.text) > self._limits.name_chars:
-            line, column = self.source.position(start)
-            size = len(token.text.lstrip("$@"))
-            self._limits.check("name_chars", size, where=f"line {line}, column {column}")
+            self.source.check_limit(self._limits, "name_chars", len(token.text.lstrip("$@")), start)
         self.offset = found.end()
         return token
+
+    def _after_blanks(self) -> int:
+        text, offset = self.source.text, self.offset
+        while True:
+            blank = _BLANK.match(text, offset)
+            offset = blank.end() if blank else offset
+            if not text.startswith("/*", offset):
+                return offset
+            if offset + 2 > self.source.comments_end:
+                raise self.source.invalid("comment is not closed", offset)
+            offset = text.index("*/", offset + 2) + 2
 
     def text_of(self, token: Token) -> str:
         """The value of a string token, escapes resolved."""
@@ -106,8 +115,6 @@ class Tokens:
 def _why_no_token(text: str, start: int) -> str:
     if text[start] == '"':
         return "string is not closed"
-    if text.startswith("/*", start):
-        return "comment is not closed"
     if text[start] == "$":
         return "a variable is `$` and a name that starts with a lower-case letter or `_`"
     return f"unexpected character {text[start]!a}"
