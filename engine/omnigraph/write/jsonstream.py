@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -20,8 +20,8 @@ import pydantic_core
 
 from omnigraph.core.limits import Limits
 
-# Large enough to forget the cost of a call, small enough that the values of one chunk stay few.
-CHUNK_BYTES: Final = 2 * 1024 * 1024
+# Large enough to forget the cost of a call; larger, and Python's garbage collector has more to walk through.
+CHUNK_BYTES: Final = 512 * 1024
 _WHITE: Final = " \t\r\n"
 _SKIP_WHITE: Final = re.compile(r"[ \t\r\n]*")
 _NEXT_OBJECT_LINE: Final = re.compile(r"\n(?=\{)")
@@ -44,7 +44,13 @@ class Broken:
 class Repeated(dict[str, Any]):
     """An object that names a member twice."""
 
-    member: str = ""
+    pairs: list[tuple[str, Any]]
+
+    @property
+    def member(self) -> str:
+        """The first name that occurs again."""
+        seen: set[str] = set()
+        return next(name for name, _ in self.pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -52,13 +58,16 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) == len(pairs):
         return found
     repeated = Repeated(found)
-    seen: set[str] = set()
-    for name, _ in pairs:
-        if name in seen:
-            repeated.member = name
-            break
-        seen.add(name)
+    repeated.pairs = pairs
     return repeated
+
+
+def repeated_text(value: Any) -> str:
+    """A value as JSON with every member that was written."""
+    if isinstance(value, Mapping):
+        pairs = value.pairs if isinstance(value, Repeated) else value.items()
+        return "{" + ",".join(f"{json.dumps(str(name))}:{repeated_text(inner)}" for name, inner in pairs) + "}"
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 # NaN and infinities are let through as numbers: the check of the property then names them.

@@ -1,0 +1,166 @@
+"""Files as byte streams and as record batches.
+
+Owns how a place is opened and which format a name means. A place is a path, a ``file://`` URI, or a URI of an object
+store, for which the caller hands in an opener: this module has no credentials and no client.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from os import PathLike, fspath
+from pathlib import Path
+from typing import IO, Any, Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from omnigraph.core.errors import InvalidInput, NotFound, StoreRefused
+from omnigraph.write import violations as v
+from omnigraph.write.rows import PIECE_ROWS
+from omnigraph.write.violations import Violation, data_invalid
+
+# Opens what a URI names as a seekable binary stream.
+Opener = Callable[[str], IO[bytes]]
+
+RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
+TABLE_SUFFIXES: Final = (".parquet", ".csv")
+_GZIP: Final = b"\x1f\x8b"
+_CSV_BLOCK_BYTES: Final = 4 * 1024 * 1024
+
+
+def place_text(place: str | PathLike[str]) -> str:
+    """The place as messages show it."""
+    return fspath(place)
+
+
+@contextmanager
+def open_bytes(place: str | PathLike[str], opener: Opener | None = None) -> Iterator[IO[bytes]]:
+    """The bytes of a place, unpacked if they are gzip, whatever the name says."""
+    with ExitStack() as held:
+        stream = held.enter_context(_open(place, opener))
+        buffered = (
+            held.enter_context(io.BufferedReader(stream, 1 << 20)) if isinstance(stream, io.RawIOBase) else stream
+        )
+        start = buffered.read(len(_GZIP))
+        buffered.seek(0)
+        if start == _GZIP:
+            buffered = held.enter_context(gzip.GzipFile(fileobj=buffered, mode="rb"))  # type: ignore[arg-type]
+        yield buffered  # type: ignore[misc]
+
+
+def _open(place: str | PathLike[str], opener: Opener | None) -> Any:
+    text = fspath(place)
+    if not text:
+        raise InvalidInput("the source is an empty text: neither records nor a path")
+    if "\0" in text:
+        raise InvalidInput("the path of the source contains a NUL character")
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    if scheme == "file":
+        text = unquote(urlsplit(text).path)
+    elif scheme:
+        if opener is None:
+            raise InvalidInput(f"cannot read from {scheme}:// here: {text[:200]}")
+        return opener(text)
+    try:
+        return Path(text).open("rb")
+    except FileNotFoundError as error:
+        raise NotFound(f"no such file: {text[:200]}", path=text) from error
+    except IsADirectoryError as error:
+        raise InvalidInput(f"a directory where a file is needed: {text[:200]}") from error
+    except PermissionError as error:
+        raise StoreRefused(f"not allowed to read {text[:200]}") from error
+    except OSError as error:
+        raise InvalidInput(f"cannot read {text[:200]}: {error.strerror or type(error).__name__}") from error
+
+
+def expand(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
+    """Files in a fixed order; a directory stands for the tables directly in it."""
+    if isinstance(paths, str | PathLike):
+        paths = [paths]
+    found: list[str] = []
+    for path in paths:
+        text = fspath(path)
+        if "://" not in text and Path(text).is_dir():
+            found += sorted(str(p) for p in Path(text).iterdir() if _is_table(p.name))
+        else:
+            found.append(text)
+    return found
+
+
+def _is_table(name: str) -> bool:
+    return not name.startswith((".", "_")) and _format(name) in TABLE_SUFFIXES
+
+
+def _format(name: str) -> str:
+    lowered = name.lower().split("?")[0].removesuffix(".gz")
+    return "." + lowered.rpartition(".")[2]
+
+
+def is_csv(place: str) -> bool:
+    return _format(place) == ".csv"
+
+
+@contextmanager
+def open_table(place: str, opener: Opener | None = None) -> Iterator[tuple[list[str], Iterator[pa.RecordBatch]]]:
+    """Column names and batches of a Parquet or CSV file. Cells of CSV are texts, null where nothing is written."""
+    found = _format(place)
+    if found not in TABLE_SUFFIXES:
+        raise InvalidInput(f"not a table this can read (.parquet, .csv, .csv.gz): {place[:200]}")
+    with open_bytes(place, opener) as stream:
+        try:
+            if found == ".parquet":
+                import pyarrow.parquet as pq
+
+                file: Any = pq.ParquetFile(stream)
+                yield list(file.schema_arrow.names), file.iter_batches(batch_size=PIECE_ROWS)
+            else:
+                yield _csv(place, stream)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _unreadable(place, str(error)) from error
+        except (OSError, EOFError) as error:
+            raise _unreadable(place, str(error)) from error
+
+
+def _csv(place: str, stream: IO[bytes]) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+    import pyarrow.csv as pcsv
+
+    names = _header(place, stream)
+    reader: Any = pcsv.open_csv(
+        stream,
+        read_options=pcsv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK_BYTES),
+        parse_options=pcsv.ParseOptions(newlines_in_values=True),
+        convert_options=pcsv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.utf8()),
+            # Nothing at all is null; a quoted empty text is an empty text.
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return names, iter(reader)
+
+
+def _header(place: str, stream: IO[bytes]) -> list[str]:
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    try:
+        names = next(csv.reader(text), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _unreadable(place, f"its header: {error}") from error
+    finally:
+        text.detach()
+        stream.seek(0)
+    if not names:
+        raise _unreadable(place, "it has no header")
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise _unreadable(place, f"two columns are named {doubled[0][:80]!r}")
+    return names
+
+
+def _unreadable(place: str, reason: str) -> Exception:
+    violation = Violation(v.MALFORMED, f"cannot be read: {' '.join(reason.split())[:200]}", source=place)
+    return data_invalid([violation], 1)

@@ -1,0 +1,273 @@
+"""From columns of one type as a source has them to rows as the table has them: complete, identified, within limits.
+
+Every source, records and tables alike, ends here. Owns required values, the derivation of ids and the canonical
+spelling of endpoints. What rows mean to each other or to the graph is the validator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute
+
+from omnigraph.core.clock import Clock
+from omnigraph.core.errors import LimitExceeded
+from omnigraph.core.ids import bulk_ulids
+from omnigraph.core.limits import Limits
+from omnigraph.schema.arrow import table_schema
+from omnigraph.schema.catalog import EdgeType, NodeType, TableType
+from omnigraph.schema.keytext import derive_ids
+from omnigraph.write import violations as v
+from omnigraph.write.changes import Origin, RowIndex
+from omnigraph.write.rejects import Finding, Rejects
+from omnigraph.write.violations import Violation, show_value
+
+pc: Any = pyarrow.compute
+
+ENDS: Final = {"src": "from", "dst": "to"}
+# Rows of one piece: enough to be fast, little enough that a stream of pieces needs no memory to speak of.
+PIECE_ROWS: Final = 1 << 17
+
+
+@dataclass
+class RawRows:
+    """Columns of one type in their physical kinds, as far as the source has them, and what is wrong with their cells."""
+
+    type: TableType
+    count: int
+    columns: dict[str, pa.Array[Any]] = field(default_factory=dict)
+    given_ids: pa.Array[Any] | None = None
+    ends: dict[str, pa.Array[Any]] = field(default_factory=dict)  # "src" and "dst"; null where missing
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows in the physical schema, which of their ids were made here, and their record numbers."""
+
+    batch: pa.RecordBatch
+    minted: bool | npt.NDArray[np.bool_]
+    origin: Origin
+
+
+class Describer:
+    """Words violations of one type's rows: who, where, what."""
+
+    def __init__(self, declared: TableType, origin: Origin) -> None:
+        self._type = declared
+        self._origin = origin
+
+    def violation(
+        self,
+        row: int,
+        code: str,
+        reason: str,
+        *,
+        property: str | None = None,
+        value: Any = None,
+        expected: str | None = None,
+        id: str | None = None,
+    ) -> Violation:
+        number, source, order = self._origin.place(row)
+        name = self._type.name
+        subject = f"{name}.{property}" if property else name
+        return Violation(
+            code,
+            f"{subject} {reason}",
+            table_key=self._type.table_key,
+            type=name,
+            property=property,
+            record=number,
+            source=source,
+            id=id,
+            value=None if value is None else show_value(value),
+            expected=expected,
+            source_order=order,
+        )
+
+
+def settle(
+    raw: RawRows,
+    origin: Origin,
+    original: Callable[[int], Any],
+    rejects: Rejects,
+    limits: Limits,
+    clock: Clock | None,
+) -> Piece:
+    """Rows of ``raw`` that can stand, in their order. The others go to ``rejects``."""
+    describer = Describer(raw.type, origin)
+    findings = raw.findings + _missing(raw, describer)
+    bad = rejects.rows(findings, original)
+    kept = _without(raw.count, bad)
+    if kept is not None:
+        raw, origin = _take(raw, kept), origin.take(kept)
+        describer = Describer(raw.type, origin)
+    ids, minted, findings = _identify(raw, describer, limits, clock)
+    if findings and not rejects.keep:
+        _refuse_long_ids(findings, limits)
+    bad = rejects.rows(findings, original if kept is None else _shifted(original, kept))
+    batch = _assemble(raw, ids)
+    kept = _without(raw.count, bad)
+    if kept is None:
+        return Piece(batch, minted, origin)
+    return Piece(batch.take(pa.array(kept)), minted if isinstance(minted, bool) else minted[kept], origin.take(kept))
+
+
+def _shifted(original: Callable[[int], Any], kept: RowIndex) -> Callable[[int], Any]:
+    return lambda row: original(int(kept[row]))
+
+
+def _without(count: int, bad: RowIndex) -> RowIndex | None:
+    if not len(bad):
+        return None
+    good = np.ones(count, dtype=np.bool_)
+    good[bad] = False
+    return np.flatnonzero(good)
+
+
+def _take(raw: RawRows, rows: RowIndex) -> RawRows:
+    at = pa.array(rows)
+    return RawRows(
+        raw.type,
+        len(rows),
+        {name: column.take(at) for name, column in raw.columns.items()},
+        None if raw.given_ids is None else raw.given_ids.take(at),
+        {name: column.take(at) for name, column in raw.ends.items()},
+    )
+
+
+def null_rows(column: pa.Array[Any]) -> RowIndex:
+    if column.null_count == 0:
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
+
+
+def _missing(raw: RawRows, describer: Describer) -> list[Finding]:
+    """Required properties and endpoints without a value. A cell that was refused is null too and not named twice."""
+    findings = []
+    for prop in raw.type.properties:
+        if prop.type.nullable:
+            continue
+        column = raw.columns.get(prop.name)
+        rows = np.arange(raw.count, dtype=np.int64) if column is None else null_rows(column)
+        rows = _not_named(rows, prop.name, raw.findings)
+        if len(rows):
+            findings.append(Finding(rows, _required(describer, prop.name, str(prop.type))))
+    for column_name, member in ENDS.items() if isinstance(raw.type, EdgeType) else ():
+        rows = _not_named(null_rows(raw.ends[column_name]), member, raw.findings)
+        if len(rows):
+            findings.append(Finding(rows, _endless(describer, member)))
+    return findings
+
+
+def _not_named(rows: RowIndex, name: str, findings: Sequence[Finding]) -> RowIndex:
+    for finding in findings:
+        if len(rows) and finding.property == name:
+            rows = np.setdiff1d(rows, finding.rows)
+    return rows
+
+
+def _required(describer: Describer, name: str, kind: str) -> Callable[[int], Violation]:
+    return lambda row: describer.violation(row, v.REQUIRED, "is required", property=name, expected=kind)
+
+
+def _endless(describer: Describer, member: str) -> Callable[[int], Violation]:
+    return lambda row: describer.violation(
+        row, v.MISSING_ENDPOINT_VALUE, f"needs {member!r}, the id of a node", property=member, expected="String"
+    )
+
+
+# --- ids ----------------------------------------------------------------------------------------------------------------
+
+
+def _identify(
+    raw: RawRows, describer: Describer, limits: Limits, clock: Clock | None
+) -> tuple[pa.Array[Any], bool | npt.NDArray[np.bool_], list[Finding]]:
+    declared = raw.type
+    minted: bool | npt.NDArray[np.bool_] = False
+    findings: list[Finding] = []
+    if isinstance(declared, NodeType) and declared.key is not None:
+        ids = one_array(derive_ids(declared, raw.columns), pa.utf8())
+        findings += _disagreements(raw.given_ids, ids, describer)
+    elif raw.given_ids is None or raw.given_ids.null_count == raw.count:
+        ids, minted = bulk_ulids(raw.count, clock), True
+    else:
+        ids = raw.given_ids
+        if ids.null_count:
+            minted = ids.is_null().to_numpy(zero_copy_only=False)
+            fresh = bulk_ulids(ids.null_count, clock)
+            ids = one_array(pc.replace_with_mask(ids, ids.is_null(), fresh), pa.utf8())
+    if minted is not True:
+        findings += _too_long("id", ids, describer, limits)
+    for column_name, member in ENDS.items() if isinstance(declared, EdgeType) else ():
+        findings += _too_long(member, raw.ends[column_name], describer, limits)
+    return ids, minted, findings
+
+
+def one_array(column: Any, kind: pa.DataType) -> pa.Array[Any]:
+    """A column as one array; pieces are small enough for that."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], kind)])
+    found: pa.Array[Any] = column
+    return found
+
+
+def _disagreements(given: pa.Array[Any] | None, ids: pa.Array[Any], describer: Describer) -> list[Finding]:
+    if given is None or given.null_count == len(given):
+        return []
+    differs = pc.fill_null(pc.not_equal(given, ids), False).to_numpy(zero_copy_only=False)
+
+    def describe(row: int) -> Violation:
+        mine, derived = given[row].as_py(), ids[row].as_py()
+        reason = f"{show_value(mine)} does not agree with the key, which makes it {show_value(derived)}"
+        return describer.violation(row, v.ID_MISMATCH, reason, property="id", value=mine, expected=derived[:80])
+
+    rows = np.flatnonzero(differs)
+    return [Finding(rows, describe)] if len(rows) else []
+
+
+def _too_long(name: str, texts: pa.Array[Any], describer: Describer, limits: Limits) -> list[Finding]:
+    lengths = pc.binary_length(texts)
+    longest = pc.max(lengths).as_py()
+    if longest is None or longest <= limits.id_bytes:
+        return []
+
+    def describe(row: int) -> Violation:
+        size = lengths[row].as_py()
+        reason = f"is longer than an id may be: limit=id_bytes bound={limits.id_bytes} actual={size}"
+        return describer.violation(
+            row,
+            v.ID_TOO_LONG,
+            reason,
+            property=name,
+            value=texts[row].as_py(),
+            expected=f"at most {limits.id_bytes} bytes",
+        )
+
+    return [Finding(np.flatnonzero(pc.greater(lengths, limits.id_bytes).to_numpy(zero_copy_only=False)), describe)]
+
+
+def _refuse_long_ids(findings: Sequence[Finding], limits: Limits) -> None:
+    """A bound that is passed is answered by its own error, unless bad records are to be set aside."""
+    for finding in findings:
+        first = finding.describe(int(finding.rows[0]))
+        if first.code == v.ID_TOO_LONG:
+            actual = int(first.message.rpartition("=")[2])
+            raise LimitExceeded(first.line, limit="id_bytes", bound=limits.id_bytes, actual=actual, record=first.record)
+
+
+def _assemble(raw: RawRows, ids: pa.Array[Any]) -> pa.RecordBatch:
+    schema = table_schema(raw.type)
+    made: Mapping[str, pa.Array[Any]] = {"id": ids, **raw.ends}
+    columns = []
+    for wanted in schema:
+        column = made.get(wanted.name)
+        if column is None:
+            column = raw.columns.get(wanted.name)
+        columns.append(pa.nulls(raw.count, wanted.type) if column is None else column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
