@@ -100,7 +100,15 @@ _MISSING_FILE = re.compile(
     r"[Nn]ot found: \S*/(data|_deletions|_indices|_transactions|staging)/"
     r"|Object at location \S* not found|[Nn]o such file or directory \(os error 2\)"
 )
-_DAMAGED = ("file size is too small", "Invalid format", "magic number", "not a Lance file", "Corrupt")
+_DAMAGED = (
+    "file size is too small",
+    "does not have sufficient data",
+    "does not appear to be a Lance file",
+    "Invalid format",
+    "invalid magic",
+    "for object of size",
+    "Corrupt",
+)
 _INVALID = ("Invalid user input", "Schema error", "Append with different schema", "lance error: Invalid")
 _REFUSED_ERRNO = {errno.EACCES, errno.EPERM, errno.EROFS}
 _UNAVAILABLE_ERRNO = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ECONNREFUSED, errno.ECONNRESET}
@@ -183,6 +191,6 @@ def translate(exc: BaseException, what: str) -> OmnigraphError:
 
 def brief(exc: BaseException) -> str:
     """The text of a foreign exception on one line, without the source positions that Lance appends."""
-    text = re.sub(r",? ?\S*/rust/\S+\.rs:\d+:\d+", "", str(exc)) or type(exc).__name__
+    text = re.sub(r",? ?\S*/rust\S*/\S+\.rs:\d+:\d+", "", str(exc)) or type(exc).__name__
     text = " ".join(text.split())
     return text if len(text) <= _MESSAGE_CHARS_MAX else text[: _MESSAGE_CHARS_MAX - 1] + "…"

@@ -21,6 +21,8 @@ from omnigraph.core.errors import InvalidInput
 _NAME_FORBIDDEN = re.compile(r"[`.\x00-\x1f\x7f]")
 """What Lance cannot address in a filter, quoted or not: its own quote, the path separator, control characters."""
 
+_INT64_MIN = -(2**63)
+
 _COMPARE = {"==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _KERNELS: dict[str, Callable[..., Any]] = {
     "==": pc.equal,
@@ -192,7 +194,8 @@ def quote_value(value: pa.Scalar[Any]) -> str:
     if pa.types.is_boolean(kind):
         return "true" if value.as_py() else "false"
     if pa.types.is_integer(kind):
-        return str(value.as_py())
+        # The parser reads a minus and a number apart, and 2**63 alone fits no signed integer.
+        return f"CAST('{_INT64_MIN}' AS BIGINT)" if value.as_py() == _INT64_MIN else str(value.as_py())
     if pa.types.is_floating(kind):
         return _quote_float(value.as_py(), kind)
     if pa.types.is_date32(kind):
