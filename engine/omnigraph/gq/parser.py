@@ -64,8 +64,9 @@ def parse_what_parses(text: str, limits: Limits = DEFAULT_LIMITS) -> tuple[Query
         cursor = Cursor(Source(text, limits), limits)
     except LimitExceeded as error:
         return QueryFile(()), [error]
-    start, again_chars = 0, len(text) * _AGAIN_MAX
+    again_chars = len(text) * _AGAIN_MAX
     while True:
+        start = cursor.reached
         try:
             if cursor.sees_kind(END):
                 return QueryFile(tuple(queries)), errors
@@ -83,9 +84,8 @@ def parse_what_parses(text: str, limits: Limits = DEFAULT_LIMITS) -> tuple[Query
         if len(errors) == _FAULTS_MAX:
             errors.append(_too_many_faults(cursor))
             return QueryFile(tuple(queries)), errors
-        start = following.start()
-        again_chars -= max(0, cursor.reached - start)
-        cursor.restart(start)
+        again_chars -= max(0, cursor.reached - following.start())
+        cursor.restart(following.start())
 
 
 def _too_many_faults(cursor: Cursor) -> LimitExceeded:
