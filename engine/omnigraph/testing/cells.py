@@ -1,0 +1,310 @@
+"""Cells of the crash and fault matrices: interrupt one write at one place, recover, and judge what is left.
+
+A cell is named by a short text that reproduces it (``append/2/s3/7/answer``). Judging looks at durable state only, with
+clients that go straight to the store.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from omnigraph.commit.engine import MAIN
+from omnigraph.commit.outcome import LANDED, PENDING, find_outcome
+from omnigraph.commit.recover import recover_all
+from omnigraph.core import failpoints
+from omnigraph.core.errors import AlreadyExists, NotFound, OmnigraphError
+from omnigraph.core.meter import Meter
+from omnigraph.testing.children import Child
+from omnigraph.testing.content import Content, content_of, faults_of, leftovers_of
+from omnigraph.testing.emulator import S3Emulator, environment
+from omnigraph.testing.faults import ANY, CATALOGUE, MUTATING, FaultProxy, Rule, kill
+from omnigraph.testing.operations import OPERATIONS, Operation, append, create, keys_of, opened, recover
+
+CHILD_S = 120.0  # no write takes longer, its own deadline of 60 s and four graces included
+LOSSES = ("request", "answer")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One interruption. ``cut``: on S3 the ordinal of the request (mutating ones for a kill, all for a fault), on a local
+    disk ``failpoint:hit``. ``what``: ``request`` or ``answer`` for a kill, a name of the fault catalogue for a fault.
+    ``second``: the same for the recovery that follows, as ``cut~what``."""
+
+    operation: str
+    width: int
+    store: str
+    cut: str
+    what: str
+    second: str = ""
+
+    def __str__(self) -> str:
+        return "/".join(
+            part for part in (self.operation, str(self.width), self.store, self.cut, self.what, self.second) if part
+        )
+
+    @staticmethod
+    def parse(text: str) -> Cell:
+        operation, width, store, cut, what, *second = text.split("/")
+        return Cell(operation, int(width), store, cut, what, second[0] if second else "")
+
+
+@dataclass
+class Verdict:
+    cell: Cell
+    ended: str = ""  # what the interrupted process said last; "killed" where it could not
+    was: str = ""  # what durable state showed before recovery: before, after
+    now: str = ""  # ... and after it
+    findings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def reached(self) -> bool:
+        """Whether the cut was met at all; a write may make fewer requests than the run that was counted."""
+        return self.ended == "killed"
+
+
+class Matrix:
+    """Runs cells, each on a graph of its own."""
+
+    def __init__(self, emulator: S3Emulator, scratch: Path | None = None) -> None:
+        self._emulator = emulator
+        self._scratch = Path(tempfile.mkdtemp(prefix="cells-", dir=scratch))
+        self._proxy = FaultProxy(emulator.endpoint)
+        self._serial = 0
+        self._after: dict[tuple[str, int, str], Content | None] = {}
+        self._counted: dict[tuple[str, int, str], int] = {}
+        self._passed: dict[tuple[str, int], list[str]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._proxy.stop()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # --- places -------------------------------------------------------------------------------------------------------
+
+    def root(self, store: str) -> str:
+        self._serial += 1
+        if store == "local":
+            return str(self._scratch / f"g{self._serial}")
+        bucket = f"{self._scratch.name.replace('_', '-').lower()}-{self._serial}"
+        self._emulator.create_bucket(bucket)
+        return f"s3://{bucket}/graph"
+
+    def forget(self, root: str) -> None:
+        if not root.startswith("s3://"):
+            shutil.rmtree(root, ignore_errors=True)
+
+    # --- counting -----------------------------------------------------------------------------------------------------
+
+    def learn(self, operation: Operation, width: int, store: str) -> None:
+        """Run the operation undisturbed: what it makes, and how many places it can be cut at."""
+        key = (operation.name, width, store)
+        if key in self._after:
+            return
+        root = self.root(store)
+        operation.prepare(root, width)
+        self._proxy.calm()
+        self._proxy.reset()
+        with Child(_act, operation.name, root, width, "", True, env=self._env(store)) as child:
+            said = child.hear_all(CHILD_S)
+        ended = [line for line in said if line[0] != "passed"]
+        if not ended or ended[-1][0] != "done":
+            raise AssertionError(f"{operation.name} does not work undisturbed: {said}")
+        self._passed[(operation.name, width)] = next(line[1] for line in said if line[0] == "passed")
+        self._counted[(operation.name, width, "mutating")] = self._proxy.mutations
+        self._counted[(operation.name, width, "all")] = len(self._proxy.log)
+        with opened(root) as engine:
+            self._after[key] = content_of(engine)
+            problems = faults_of(engine)
+        if problems:
+            raise AssertionError(f"{operation.name} does not work undisturbed: {problems}")
+        self.forget(root)
+
+    def crash_cells(self, name: str, width: int, store: str) -> Iterator[Cell]:
+        self.learn(OPERATIONS[name], width, store)
+        if store == "local":
+            for place in self._passed[(name, width)]:
+                yield Cell(name, width, store, place, "kill")
+            return
+        for ordinal in range(1, self._counted[(name, width, "mutating")] + 1):
+            for loss in LOSSES:
+                yield Cell(name, width, store, str(ordinal), loss)
+
+    def fault_cells(self, name: str, width: int, kinds: tuple[str, ...] = tuple(CATALOGUE)) -> Iterator[Cell]:
+        self.learn(OPERATIONS[name], width, "s3")
+        for ordinal in range(1, self._counted[(name, width, "all")] + 1):
+            for kind in kinds:
+                yield Cell(name, width, "s3", str(ordinal), kind)
+
+    def raise_cells(self, name: str, width: int) -> Iterator[Cell]:
+        """A local disk: every failpoint raises once and the process lives on."""
+        self.learn(OPERATIONS[name], width, "local")
+        for place in self._passed[(name, width)]:
+            yield Cell(name, width, "local", place, "raise")
+
+    # --- one cell -----------------------------------------------------------------------------------------------------
+
+    def run(self, cell: Cell) -> Verdict:
+        started = time.monotonic()
+        operation = OPERATIONS[cell.operation]
+        self.learn(operation, cell.width, cell.store)
+        verdict = Verdict(cell)
+        root = self.root(cell.store)
+        try:
+            operation.prepare(root, cell.width)
+            with opened(root) as engine:
+                before = content_of(engine)
+            after = self._after[(operation.name, cell.width, cell.store)]
+            said = self._interrupt(cell, operation.name, root, cell.cut, cell.what)
+            verdict.ended = said[0] if said else "killed"
+            self._judge(cell, operation, root, before, after, said, verdict)
+        except (OmnigraphError, TimeoutError) as error:
+            verdict.findings.append(f"{type(error).__name__}: {error}")
+        finally:
+            self._proxy.calm()
+            self.forget(root)
+        verdict.seconds = time.monotonic() - started
+        return verdict
+
+    def _interrupt(self, cell: Cell, name: str, root: str, cut: str, what: str) -> tuple[Any, ...]:
+        """Run the driver with one interruption. What it said at its end; nothing if it was killed."""
+        self._proxy.calm()
+        self._proxy.reset()
+        arming = ""
+        box: list[Child] = []
+        there = threading.Event()
+
+        def on_kill() -> None:
+            there.wait(CHILD_S)
+            box[0].kill()
+
+        if cell.store == "local":
+            arming = f"{cut}={what}"
+        elif what in LOSSES:
+            self._proxy.rule(Rule(kill(after=what == "answer"), MUTATING, at=int(cut)), on_kill=on_kill)
+        else:
+            self._proxy.rule(Rule(CATALOGUE[what], ANY, at=int(cut)))
+        with Child(_act, name, root, cell.width, arming, False, env=self._env(cell.store)) as child:
+            box.append(child)
+            there.set()
+            said = child.hear_all(CHILD_S)
+        self._proxy.drain()
+        self._proxy.calm()
+        return said[-1] if said else ()
+
+    def _env(self, store: str) -> dict[str, str]:
+        return environment(self._proxy.endpoint) if store == "s3" else {}
+
+    # --- the oracle ---------------------------------------------------------------------------------------------------
+
+    def _judge(
+        self,
+        cell: Cell,
+        operation: Operation,
+        root: str,
+        before: Content | None,
+        after: Content | None,
+        said: tuple[Any, ...],
+        verdict: Verdict,
+    ) -> None:
+        def name_of(content: Content | None) -> str:
+            return "before" if content == before else "after" if content == after else f"neither: {content}"
+
+        with opened(root) as engine:
+            verdict.was = name_of(content_of(engine))
+            promised = None if verdict.was == "neither" else _promise(engine, said, verdict)
+        if cell.second:
+            cut, _, what = cell.second.partition("~")
+            self._interrupt(cell, "recovery", root, cut, what)
+        if not operation.creates_graph or verdict.was == "after":
+            recover(root)
+        with opened(root) as engine:
+            verdict.now = name_of(content_of(engine))
+        if verdict.was not in ("before", "after") or verdict.now not in ("before", "after"):
+            verdict.findings.append(f"half a write is visible: {verdict.was} recovery, {verdict.now} after it")
+            return
+        if verdict.was == "after" and verdict.now != "after":
+            verdict.findings.append("recovery took a published write back")
+        if promised is not None and verdict.now != promised:
+            verdict.findings.append(f"the caller was told {said}, and the graph reads as {verdict.now}")
+        if operation.creates_graph and verdict.now == "before":
+            create(root)
+        self._check_rest(root, cell, verdict)
+
+    def _check_rest(self, root: str, cell: Cell, verdict: Verdict) -> None:
+        with opened(root) as engine:
+            engine.latest(MAIN)
+            verdict.findings.extend(faults_of(engine))
+            verdict.findings.extend(f"left over: {key}" for key in leftovers_of(engine))
+            version = engine.latest(MAIN).version
+            again = recover_all(engine, meter=Meter(), beyond_grace=True)
+            if again or engine.latest(MAIN).version != version:
+                verdict.findings.append(f"a second recovery still found work: {again}")
+        with opened(root) as engine:
+            held = engine.latest(MAIN)
+            wrote = append(engine, keys_of(cell.width), ["next"]).row
+            now = engine.latest(MAIN).state
+            moved = {key: now.tables[key].version - held.state.tables[key].version for key in keys_of(cell.width)}
+            if wrote is None or now.version != held.version + 1 or set(moved.values()) != {1}:
+                verdict.findings.append(f"the next write had to work around something: {moved}")
+            verdict.findings.extend(faults_of(engine))
+
+
+def _promise(engine: Any, said: tuple[Any, ...], verdict: Verdict) -> str | None:
+    """How the graph must read in the end, by what the caller was told. None: nothing was said."""
+    if not said:
+        return None
+    if said[0] == "done":
+        if said[1] is not None and find_outcome(engine, said[1], Meter()).state != LANDED:
+            verdict.findings.append(f"acknowledged commit {said[1]} has not landed")
+        return "after"
+    _, code, commit_id = said
+    if code != "outcome-unknown":
+        return "before"
+    if commit_id is None:
+        verdict.findings.append("an unknown outcome without a commit id")
+        return None
+    try:
+        state = find_outcome(engine, commit_id, Meter()).state
+    except NotFound:
+        return "before"
+    if state == PENDING:
+        return None
+    return "after" if state == LANDED else "before"
+
+
+# --- the child ----------------------------------------------------------------------------------------------------------
+
+
+def _act(say: Any, name: str, root: str, width: int, arming: str, record: bool) -> None:
+    """Run one driver. Says which failpoints it passed, and how it ended."""
+    failpoints.arm_from(arming)
+    with failpoints.recording() as passed:
+        try:
+            act = recover if name == "recovery" else OPERATIONS[name].act
+            ended: tuple[Any, ...] = ("done", act(root, width))
+        except AlreadyExists as error:
+            ended = ("error", error.code, None)
+        except OmnigraphError as error:
+            ended = ("error", error.code, error.facts.get("commit_id"))
+        except failpoints.FailpointHit:
+            ended = ("error", "failpoint", None)
+        places = list(passed)
+    if record:
+        hits: dict[str, int] = {}
+        said = []
+        for place, _ in places:
+            hits[place] = hits.get(place, 0) + 1
+            said.append(f"{place}:{hits[place]}")
+        say(("passed", said))
+    say(ended)

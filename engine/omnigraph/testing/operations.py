@@ -1,0 +1,194 @@
+"""Every write of the engine as a driver that a crash matrix can run: what it starts from, what it does, how wide it is.
+
+One entry an operation. A driver runs in a process that may be killed at any request, so it prints nothing and keeps
+nothing; what it did is read from the graph afterwards. ``entries`` names the public write entry points that it covers, and
+a test compares these with what the façade offers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.genesis import create_graph
+from omnigraph.commit.plan import Counts
+from omnigraph.commit.recover import recover_all
+from omnigraph.commit.run import Action, Outcome, Prepared, Request, run
+from omnigraph.commit.txn import Txn, open_txn
+from omnigraph.core import failpoints
+from omnigraph.core.ids import new_ulid, new_uuid
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import SchemaRow
+from omnigraph.schema import canonical_text, parse_schema
+from omnigraph.schema.arrow import table_schema
+from omnigraph.store import open_store
+from omnigraph.table.dataset import TableRef
+
+TYPES = ("T1", "T2", "T3", "T4")
+SCHEMA = "".join(f"node {name} {{ name: String @key n: I32? }}\n" for name in TYPES)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``prepare`` makes the graph, ``act`` does the write under test on ``width`` tables and returns its commit id."""
+
+    name: str
+    entries: frozenset[str]
+    prepare: Callable[[str, int], None]
+    act: Callable[[str, int], str | None]
+    widths: tuple[int, ...] = (1, 2, 4)
+    creates_graph: bool = False
+
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+def register(operation: Operation) -> Operation:
+    if operation.name in OPERATIONS:
+        raise ValueError(f"two drivers are named {operation.name}")
+    OPERATIONS[operation.name] = operation
+    return operation
+
+
+# --- pieces of drivers --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def opened(root: str) -> Iterator[Engine]:
+    engine = Engine(open_store(root))
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def create(root: str, source: str = SCHEMA) -> None:
+    with opened(root) as engine:
+        catalog = parse_schema(source, mint=new_ulid)
+        row = SchemaRow(source, canonical_text(catalog), catalog.hash)
+        create_graph(engine, catalog, row, actor="creator", meter=Meter())
+
+
+def keys_of(width: int) -> list[str]:
+    return [f"node:{name}" for name in TYPES[:width]]
+
+
+def rows_for(engine: Engine, key: str, names: Sequence[str]) -> pa.Table:
+    catalog = engine.catalog(engine.latest(MAIN).state.schema)
+    schema = table_schema(catalog.by_table_key(key))
+    values: dict[str, list[Any]] = {"id": list(names), "n": list(range(len(names))), "name": list(names)}
+    return pa.table({name: values[name] for name in schema.names}, schema=schema)
+
+
+def append(
+    engine: Engine,
+    keys: Sequence[str],
+    names: Sequence[str],
+    *,
+    actor: str | None = "writer",
+    idempotency_key: str | None = None,
+    expect_head: str | None = None,
+    reads: Sequence[str] = (),
+    deadline_s: float = 60.0,
+) -> Outcome:
+    """Append the same rows to each table, in one commit."""
+
+    def prepare(txn: Txn) -> Prepared:
+        actions = []
+        for key in keys:
+            rows = rows_for(txn.engine, key, names)
+
+            def stage(handle: Any, meter: Meter, rows: pa.Table = rows) -> Any:
+                return txn.engine.tables.stage_append(handle, rows, meter)
+
+            actions.append(Action(key, stage, Counts(inserted=len(names))))
+        return Prepared(tuple(actions), reads=frozenset(reads))
+
+    request = Request(
+        "load", MAIN, frozenset(keys), actor, idempotency_key, expect_head=expect_head, deadline_s=deadline_s
+    )
+    return run(engine, request, prepare, Meter())
+
+
+def overwrite(engine: Engine, keys: Sequence[str], names: Sequence[str]) -> Outcome:
+    def prepare(txn: Txn) -> Prepared:
+        actions = []
+        for key in keys:
+            rows = rows_for(txn.engine, key, names)
+
+            def stage(handle: Any, meter: Meter, rows: pa.Table = rows) -> Any:
+                return txn.engine.tables.stage_overwrite(handle, rows, meter)
+
+            actions.append(Action(key, stage, Counts(inserted=len(names), deleted=txn.rows(key))))
+        return Prepared(tuple(actions))
+
+    return run(engine, Request("load", MAIN, frozenset(keys), "writer"), prepare, Meter())
+
+
+def commit_id(outcome: Outcome) -> str | None:
+    return None if outcome.row is None else outcome.row.commit_id
+
+
+def displace(engine: Engine, key: str) -> None:
+    """A foreign version above the pin, with rows that nobody will ever publish: what a dead writer leaves behind."""
+    txn = open_txn(engine, MAIN, deadline=Deadline(engine.clock, 60), meter=Meter())
+    pin = txn.pin(key)
+    handle = txn.handle(key)
+    transaction = engine.tables.stage_append(handle, rows_for(engine, key, ["stray"]))
+    transaction.uuid = new_uuid()
+    engine.tables.commit(TableRef(pin.location, pin.ref), handle, transaction)
+
+
+# --- drivers ------------------------------------------------------------------------------------------------------------
+
+
+def _seeded(root: str, width: int) -> None:
+    create(root)
+    with opened(root) as engine:
+        append(engine, keys_of(len(TYPES)), ["first", "second"], actor="seed")
+
+
+def _nothing(root: str, width: int) -> None:
+    """The operation makes its graph itself."""
+
+
+def _create(root: str, width: int) -> str | None:
+    create(root)
+    return None
+
+
+def _append(root: str, width: int) -> str | None:
+    with opened(root) as engine:
+        return commit_id(append(engine, keys_of(width), ["a", "b"]))
+
+
+def _overwrite(root: str, width: int) -> str | None:
+    with opened(root) as engine:
+        return commit_id(overwrite(engine, keys_of(width), ["x"]))
+
+
+def _append_displaced(root: str, width: int) -> str | None:
+    """A write that has to compensate: a foreign version comes between its look and its table commits."""
+    with opened(root) as engine:
+        with failpoints.armed("arm.before", lambda **_: displace(engine, keys_of(width)[0])):
+            return commit_id(append(engine, keys_of(width), ["a", "b"]))
+
+
+def recover(root: str, width: int = 0) -> str | None:
+    """Recovery by a process that takes every owner for gone."""
+    with opened(root) as engine:
+        engine.latest(MAIN)
+        recover_all(engine, meter=Meter(), beyond_grace=True)
+    return None
+
+
+register(Operation("init", frozenset({"init"}), _nothing, _create, widths=(4,), creates_graph=True))
+register(Operation("append", frozenset({"load:append"}), _seeded, _append))
+register(Operation("overwrite", frozenset({"load:overwrite"}), _seeded, _overwrite))
+register(Operation("compensation", frozenset(), _seeded, _append_displaced, widths=(1, 2)))
