@@ -117,8 +117,8 @@ def from_rows(rows: Iterable[r.RawRow], *, version: int, ref: str | None) -> Sta
     try:
         [head] = by_type.pop(r.GRAPH_HEAD)
         [schema] = by_type.pop(r.SCHEMA)
-        registered = {row.table_key: row for row in by_type.pop(r.TABLE, [])}
-        versions = {row.table_key: row for row in by_type.pop(r.TABLE_VERSION, [])}
+        registered = _by_key(by_type.pop(r.TABLE, []))
+        versions = _by_key(by_type.pop(r.TABLE_VERSION, []))
         if registered.keys() != versions.keys():
             raise ValueError("registrations and pins name different tables")
         tables = {key: r.parse_pin(registered[key], versions[key]) for key in sorted(registered)}
@@ -134,10 +134,18 @@ def from_rows(rows: Iterable[r.RawRow], *, version: int, ref: str | None) -> Sta
             tail=tuple(sorted(history, key=lambda row: row.seq)),
             foreign=tuple(row for rows_ in by_type.values() for row in rows_),
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except (LookupError, ValueError, TypeError) as error:
         raise Corruption(
             f"the current state in __manifest does not read: {error}", object="__manifest", version=version
         ) from error
+
+
+def _by_key(rows: Iterable[r.RawRow]) -> dict[str, r.RawRow]:
+    found: dict[str, r.RawRow] = {}
+    for row in rows:
+        if found.setdefault(row.table_key, row) is not row:
+            raise ValueError(f"two rows of kind {row.object_type} for table {row.table_key!r}")
+    return found
 
 
 def genesis(
