@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +263,74 @@ def test_a_look_up_over_times_compares_instants(tmp_path: Path) -> None:
     found = table.fetch("at", pa.array([NOON + dt.timedelta(seconds=1)], pa.timestamp("us", "UTC")), ["id", "at"])
     assert found["id"].to_pylist() == ["k1", "k6", "k11"]
     assert found["at"].to_pylist() == [NOON + dt.timedelta(seconds=1)] * 3
+
+
+@pytest.mark.parametrize("count", [1, 5, 200])
+def test_an_index_finds_every_row_of_a_value_that_many_rows_share(tmp_path: Path, count: int) -> None:
+    handle = create(tmp_path / "t.lance")
+    handle, _ = append(handle, rows([f"k{k}" for k in range(30_000)]))
+    handle.create_scalar_index("src", "BTREE")
+    handle = lance.dataset(handle.uri)
+    handle.delete("n % 3 = 0")
+    cache = KeyCache()
+    sources = [f"s{k}" for k in range(count)]
+    got = pinned(handle, cache).fetch("src", pa.array(sources), ["id", "src"])
+    assert sorted(got["id"].to_pylist()) == sorted(
+        row["id"] for row in oracle(handle).to_pylist() if row["src"] in set(sources)
+    )
+    assert cache.bytes_held < 10_000
+
+
+def test_a_note_about_a_commit_that_landed_off_its_place_is_not_believed(tmp_path: Path) -> None:
+    handle = create(tmp_path / "t.lance")
+    cache = KeyCache()
+    base, mine = handle, rows(["mine"])
+    assert pinned(base, cache).layout.version == 1
+    transaction = write_fragments(mine, base, return_transaction=True)
+    append(base, rows(["other"]))
+    landed = LanceDataset.commit(base, transaction)
+    cache.note_commit(base.uri, base.uri, base.version, landed, transaction.operation, mine)
+    assert cache.layout(base.uri, landed.version) is None
+    found = pinned(landed, cache).contains(pa.array(["mine", "other", "none"]))
+    assert found.to_pylist() == [True, True, False]
+
+
+def test_threads_that_push_out_each_others_columns_still_answer_right(tmp_path: Path) -> None:
+    """Two tables and a cache with room for less than either: every search meets evictions under way."""
+    handles = []
+    for name in ("a", "b"):
+        handle = create(tmp_path / f"{name}.lance")
+        for part in range(6):
+            handle, _ = append(handle, rows([f"{name}{part}x{k}" for k in range(2 + 2500 * (part % 2))], src="s1"))
+        handles.append(handle)
+    cache = KeyCache(150_000)
+
+    def ask(seed: int) -> list[bool]:
+        rng = random.Random(seed)
+        name, handle = rng.choice(list(zip("ab", handles, strict=True)))
+        found = pinned(handle, cache).contains(pa.array([f"{name}{rng.randrange(6)}x{rng.randrange(2)}", "no"]))
+        return found.to_pylist()
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        answers = list(pool.map(ask, range(300)))
+    assert answers == [[True, False]] * 300
+
+
+def test_a_look_up_over_thousands_of_small_fragments_costs_what_it_costs_over_few(tmp_path: Path) -> None:
+    """Flat in history: on a warm handle the work of a look-up does not grow with the number of fragments."""
+
+    def cost(count: int) -> float:
+        handle = create(tmp_path / f"{count}.lance")
+        fragments = [one for k in range(count) for one in write_fragments(rows([f"k{k}"]), handle)]
+        handle = LanceDataset.commit(handle, LanceOperation.Append(fragments), read_version=handle.version)
+        table = pinned(handle, KeyCache())
+        assert table.contains(pa.array(["k1"])).to_pylist() == [True]
+        best = float("inf")
+        for _ in range(50):
+            started = time.perf_counter()
+            table.contains(pa.array(["k7", "absent"]))
+            best = min(best, time.perf_counter() - started)
+        return best
+
+    few, many = cost(10), cost(2000)
+    assert many < 3 * few + 0.001

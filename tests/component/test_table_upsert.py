@@ -190,6 +190,18 @@ def test_an_upsert_costs_one_data_file_and_one_file_for_each_touched_fragment(tm
     assert meter.snapshot().requests == 1 + 2
 
 
+def test_rows_may_leave_in_the_transaction_that_brings_others(tmp_path: Path) -> None:
+    handle = append(create(tmp_path / "t.lance"), rows(["a", "b", "c"]))
+    table = pinned(handle)
+    gone = table.locate(pa.array(["c"]))["_rowaddr"].combine_chunks()
+    change = stage_upsert(table, rows(["a", "d"], 1), also_deleted=gone)
+    assert (change.inserted, change.updated) == (1, 1)
+    landed = commit(handle, change)
+    assert landed.version == handle.version + 1
+    assert {one: value[0] for one, value in content(landed).items()} == {"a": 1, "b": 0, "d": 1}
+    assert row_ids(landed)["a"] == row_ids(handle)["a"]
+
+
 def test_nothing_to_do_stages_nothing(tmp_path: Path) -> None:
     handle = append(create(tmp_path / "t.lance"), rows(["a"]))
     assert stage_delete(handle, pa.array([], pa.uint64())).is_empty

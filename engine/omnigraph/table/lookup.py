@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,9 @@ Positions = np.ndarray[Any, np.dtype[np.int64]]
 
 INDEX_VALUES_MAX = 512
 """Above this many values, reading a key column once beats walking the pages of its index."""
+
+_SINGLE_QUESTIONS_MAX = 8
+"""Up to here each value is a question of its own, side by side."""
 
 _UNINDEXED_ROWS_MAX = 10_000
 """A covered fragment up to this size is read and kept anyway: one request, and none ever after."""
@@ -324,15 +328,22 @@ class Lookup:
     ) -> tuple[Positions, Addresses]:
         handle = self._handle()
         whole = len(fragments) == len(self._layout.fragments)
-        kind = self._layout.schema.field(column).type
-        with reading(handle, self._meter, m.INDEX, f"look up {column} in {self._line}"):
-            table = handle.scanner(
-                columns=[column],
-                filter=among(column, values.cast(kind)),
-                with_row_address=True,
-                fragments=None if whole else _fragments(handle, fragments),
+        chosen = None if whole else _fragments(handle, fragments)
+        typed = values.cast(self._layout.schema.field(column).type)
+
+        def ask(filter_text: str, columns: list[str]) -> pa.Table:
+            return handle.scanner(
+                columns=columns, filter=filter_text, with_row_address=True, fragments=chosen
             ).to_table()
-        return _matched(table, column, needles)
+
+        with reading(handle, self._meter, m.INDEX, f"look up {column} in {self._line}"):
+            if len(typed) > _SINGLE_QUESTIONS_MAX:
+                return _matched(ask(among(column, typed), [column]), column, needles)
+            # The index alone answers "which rows hold this one value"; only several values in one question need the
+            # column read back to tell them apart.
+            with ThreadPoolExecutor(max_workers=_SINGLE_QUESTIONS_MAX, thread_name_prefix="look-up") as pool:
+                answers = list(pool.map(lambda at: ask(among(column, typed.slice(at, 1)), []), range(len(typed))))
+        return _joined([_all_of(answer, position) for position, answer in enumerate(answers)])
 
     def _find_by_scan(self, column: str, needles: Any, fragments: list[Fragment]) -> tuple[Positions, Addresses]:
         handle = self._handle()
@@ -344,6 +355,10 @@ class Lookup:
             )
             parts = [_matched(batch, column, needles) for batch in scanner.to_batches()]
         return _joined(parts) if parts else (np.empty(0, np.int64), np.empty(0, np.uint64))
+
+
+def _all_of(rows: pa.Table, position: int) -> tuple[Positions, Addresses]:
+    return np.full(rows.num_rows, position, np.int64), rows.column("_rowaddr").to_numpy().astype(np.uint64)
 
 
 def _fragments(handle: LanceDataset, fragments: list[Fragment]) -> list[Any]:

@@ -56,9 +56,16 @@ class StagedChange:
 
 
 def stage_upsert(
-    table: PinnedTable, rows: pa.Table, *, located: pa.Table | None = None, meter: m.Meter | None = None, **limits: Any
+    table: PinnedTable,
+    rows: pa.Table,
+    *,
+    located: pa.Table | None = None,
+    also_deleted: pa.Array[Any] | None = None,
+    meter: m.Meter | None = None,
+    **limits: Any,
 ) -> StagedChange:
-    """Whole rows by ``id``: those that exist at the pin are replaced, the others inserted.
+    """Whole rows by ``id``: those that exist at the pin are replaced, the others inserted. ``also_deleted``: addresses of
+    other rows that leave in the same transaction.
 
     ``located`` is what ``table.locate(ids)`` said, where the caller has it already; ids in it that are not in ``rows``
     stay as they are. ``rows`` holds each id once.
@@ -67,7 +74,10 @@ def stage_upsert(
     found = table.locate(ids) if located is None else located
     place = pc.index_in(ids, value_set=found.column("id"))
     replaces = found.column("_rowaddr").combine_chunks().take(place)
-    return stage_update(table.handle, replaces.drop_null(), rows, replaces=replaces, meter=meter, **limits)
+    deleted = replaces.drop_null()
+    if also_deleted is not None and len(also_deleted):
+        deleted = pa.concat_arrays([deleted, also_deleted])
+    return stage_update(table.handle, deleted, rows, replaces=replaces, meter=meter, **limits)
 
 
 def stage_update(
