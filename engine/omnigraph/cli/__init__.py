@@ -1,0 +1,42 @@
+"""The command line ``omnigraph``: arguments in, one façade call, a result out.
+
+Owns argument names, exit codes, prompts and rendering; holds no logic of the graph. The only place that imports typer and
+rich, and the only one that prints. Importing this package loads neither: ``main`` does, and says what to install where
+they are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. The console script calls this."""
+    import sys
+
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        import rich  # noqa: F401
+        import typer  # noqa: F401
+    except ImportError as error:
+        return _without_packages(given, error.name or "typer")
+    from omnigraph.cli.app import run
+
+    return run(given)
+
+
+def _without_packages(given: Sequence[str], package: str) -> int:
+    import json
+    import sys
+
+    from omnigraph.core.errors import MissingExtra
+
+    error = MissingExtra(
+        f"the command line needs a package that is not installed: {package}",
+        hint="run `pip install 'omnigraph-pipelines[cli]'`",
+        extra="cli",
+    )
+    if "--json" in given:
+        print(json.dumps({"schema_version": 1, "ok": False, "error": error.to_dict()}, indent=2))
+    print(f"error[{error.code}]: {error.message}\nhint: {error.hint}", file=sys.stderr)
+    return error.exit_code

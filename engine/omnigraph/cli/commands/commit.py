@@ -1,0 +1,79 @@
+"""``omnigraph commit list | show | outcome``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.call import Answer, Call
+from omnigraph.cli.commands.snapshot import Branch
+from omnigraph.cli.render import Screen
+
+
+def run_list(
+    call: Call,
+    branch: Branch = "main",
+    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="The newest N only.")] = None,
+    by: Annotated[str | None, typer.Option("--actor", metavar="ACTOR", help="Those of one actor only.")] = None,
+) -> Answer:
+    """List the commits of a branch, newest first."""
+    with call.reading() as graph:
+        commits = [commit.to_dict() for commit in graph.commits(branch, actor=by, limit=limit)]
+    return Answer({"branch": branch, "commits": commits}, lambda screen: _show_list(screen, commits))
+
+
+def run_show(call: Call) -> Answer:
+    """Show one commit."""
+    with call.reading() as graph:
+        commit = graph.commit(call.subject).to_dict()
+    return Answer(commit, lambda screen: _show_commit(screen, commit))
+
+
+def run_outcome(call: Call) -> Answer:
+    """Tell what became of a write: landed, aborted, pending or absent.
+
+    Absent means that it cannot land any more. Pending names the operation; whoever ends it decides.
+    """
+    with call.reading() as graph:
+        outcome = graph.outcome(call.subject).to_dict()
+    return Answer(outcome, lambda screen: _show_outcome(screen, outcome))
+
+
+def _show_list(screen: Screen, commits: list[dict[str, Any]]) -> None:
+    rows = [
+        (commit["id"], commit["created_at"], commit["actor"], commit.get("kind"), _changed(commit["tables"]))
+        for commit in commits
+    ]
+    screen.table(("commit", "created", "actor", "kind", "changed"), rows)
+
+
+def _changed(tables: dict[str, dict[str, int]]) -> str:
+    """``Person +3 ~1, Knows +5``."""
+    signs = {"inserted": "+", "updated": "~", "deleted": "-"}
+    parts = []
+    for key, change in tables.items():
+        done = " ".join(f"{sign}{change[name]:,}" for name, sign in signs.items() if change.get(name))
+        if done:
+            parts.append(f"{key.partition(':')[2]} {done}")
+    if len(parts) > 4:
+        parts[3:] = [f"and {len(parts) - 3} more"]
+    return ", ".join(parts)
+
+
+def _show_commit(screen: Screen, commit: dict[str, Any]) -> None:
+    screen.pairs([(name, value) for name, value in commit.items() if name != "tables"])
+    screen.line()
+    _show_changes(screen, commit["tables"])
+
+
+def _show_changes(screen: Screen, tables: dict[str, dict[str, int]]) -> None:
+    names = ("version", "inserted", "updated", "deleted", "unchanged")
+    screen.table(("table", *names), [(key, *(change[name] for name in names)) for key, change in tables.items()])
+
+
+def _show_outcome(screen: Screen, outcome: dict[str, Any]) -> None:
+    screen.pairs([(name, outcome[name]) for name in ("commit_id", "state", "operation_id") if outcome[name]])
+    if outcome["receipt"]:
+        screen.line()
+        _show_changes(screen, outcome["receipt"]["tables"])

@@ -1,0 +1,83 @@
+"""``omnigraph lint``: a file of queries against a schema file, or against the schema of a graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.call import Answer, Call, Usage
+from omnigraph.cli.render import Screen, count_text
+from omnigraph.core.errors import InvalidInput, QueryInvalid
+from omnigraph.core.limits import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    from omnigraph.schema import Catalog
+
+
+def run(
+    call: Call,
+    query: Annotated[Path, typer.Option("--query", metavar="FILE", help="The queries, a .gq file.")],
+    schema: Annotated[
+        Path | None, typer.Option("--schema", metavar="FILE", help="The schema; default: that of the graph.")
+    ] = None,
+) -> Answer:
+    """Check a file of queries against a schema.
+
+    Warnings leave the exit code 0; an error makes it 3.
+    """
+    from omnigraph.gq import lint
+
+    found = [finding.to_dict() for finding in lint(_read(query), _catalog(call, schema))]
+    errors = sum(1 for finding in found if finding["severity"] == "error")
+    result: dict[str, Any] = {
+        "query_file": str(query),
+        "status": "error" if errors else "ok",
+        "error_count": errors,
+        "warning_count": len(found) - errors,
+        "findings": found,
+    }
+    if errors:
+        if not call.as_json:
+            _show(call.screen, result)
+        raise QueryInvalid(
+            f"{count_text(errors, 'error')} in {query}", hint="correct the places named in the findings", **result
+        )
+    return Answer(result, lambda screen: _show(screen, result))
+
+
+def _show(screen: Screen, result: dict[str, Any]) -> None:
+    for finding in result["findings"]:
+        place = f"{result['query_file']}:{finding['line']}:{finding['column']}"
+        style = "red" if finding["severity"] == "error" else "yellow"
+        screen.line(f"{finding['severity'].upper()} {place}: {finding['message']}", style=style)
+    if result["status"] == "ok":
+        warnings = result["warning_count"]
+        screen.line(f"OK {result['query_file']}" + (f" ({count_text(warnings, 'warning')})" if warnings else ""))
+
+
+def _catalog(call: Call, schema: Path | None) -> Catalog:
+    if schema is not None:
+        if call.given_uri is not None:
+            raise Usage("a schema file and a graph are given", hint="give one of them")
+        from omnigraph.core.ids import new_ulid
+        from omnigraph.schema import parse_schema
+
+        return parse_schema(_read(schema), mint=new_ulid)
+    if call.uri_or_none is None:
+        raise Usage(
+            "which schema? neither a file nor a graph is given", hint="give --schema FILE or the URI of a graph"
+        )
+    with call.reading() as graph:
+        return graph.catalog
+
+
+def _read(path: Path) -> str:
+    try:
+        DEFAULT_LIMITS.check("source_text_bytes", path.stat().st_size, where=str(path))
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}", hint="check the path") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8: {error}", hint="save it as UTF-8") from error

@@ -1,0 +1,246 @@
+"""``omnigraph load``: records or tables in, one commit, a receipt out."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.call import Answer, Call, Usage
+from omnigraph.cli.render import Screen, count_text
+from omnigraph.core.errors import DataInvalid
+
+if TYPE_CHECKING:
+    from omnigraph.write.batch import TableFile
+
+# ``:from=src,to=dst`` at the end of ``Follows=f.csv:from=src,to=dst``; a colon inside a URI is followed by slashes.
+_COLUMNS = re.compile(r":(\w+=[^,=]+(?:,\w+=[^,=]+)*)$")
+_GZIP = b"\x1f\x8b"
+
+
+class Mode(StrEnum):
+    append = "append"
+    merge = "merge"
+    overwrite = "overwrite"
+
+
+class OnBadRow(StrEnum):
+    fail = "fail"
+    quarantine = "quarantine"
+
+
+def run(
+    call: Call,
+    mode: Annotated[
+        Mode,
+        typer.Option("--mode", help="append: ids must be new; merge: replace by id; overwrite: replace whole types."),
+    ],
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="FILE|-", help="Records (NDJSON, also .gz); - is standard input.")
+    ] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option("--node", metavar="TYPE=FILE[:property=column,…]", help="A table of nodes; may be repeated."),
+    ] = None,
+    edge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--edge", metavar="TYPE=FILE[:from=column,to=column,…]", help="A table of edges; may be repeated."
+        ),
+    ] = None,
+    branch: Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to load into.")] = "main",
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Idempotency key: the same key again returns the first receipt."),
+    ] = None,
+    on_bad_row: Annotated[
+        OnBadRow, typer.Option("--on-bad-row", help="fail: load nothing; quarantine: leave the bad rows out.")
+    ] = OnBadRow.fail,
+    bad_rows_max: Annotated[
+        str | None,
+        typer.Option("--bad-rows-max", metavar="N|SHARE", help="Fail beyond so many, or beyond a share like 0.01."),
+    ] = None,
+    quarantine_to: Annotated[
+        Path | None,
+        typer.Option("--quarantine-to", metavar="FILE", help="Keep rows left out, with reasons; can be loaded again."),
+    ] = None,
+    expect_head: Annotated[
+        str | None, typer.Option("--expect-head", metavar="COMMIT_ID", help="Fail unless this is the newest commit.")
+    ] = None,
+    deadline: Annotated[
+        float, typer.Option("--deadline", metavar="SECONDS", min=0.001, help="Give up after so long.")
+    ] = 60.0,
+    check: Annotated[bool, typer.Option("--check", help="Validate only; write nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Consent to overwriting on a remote store.")] = False,
+) -> Answer:
+    """Bring records into a graph, as one commit.
+
+    Give records with --data, or tables (Parquet, CSV) with --node and --edge. Either all of the input is committed or
+    nothing is; --on-bad-row quarantine leaves out rows that break the schema and keeps the rest.
+    """
+    bound = _bad_rows(bad_rows_max)
+    with _source(data, node or (), edge or ()) as source:
+        if check:
+            return _check(call, source, mode, branch)
+        if mode is Mode.overwrite:
+            call.want_consent("load --mode overwrite", yes=yes)
+        with call.writing() as graph, call.screen.busy("loading"):
+            receipt = graph.load(
+                source,
+                mode=mode.value,
+                branch=branch,
+                idempotency_key=key,
+                on_bad_row=on_bad_row.value,
+                bad_rows_max=bound,
+                quarantine_to=quarantine_to,
+                expect_head=expect_head,
+                deadline_s=deadline,
+            )
+            result = load_result(graph.uri, mode.value, receipt.to_dict())
+    return Answer(result, lambda screen: _show(screen, result))
+
+
+def load_result(uri: str, mode: str, receipt: Mapping[str, Any]) -> dict[str, Any]:
+    """The receipt, with the counts that a reader of a log wants first."""
+    nodes = _taken(receipt["tables"], "node:")
+    edges = _taken(receipt["tables"], "edge:")
+    return {
+        "uri": uri,
+        "mode": mode,
+        "branch_created": False,
+        "nodes_loaded": sum(nodes),
+        "edges_loaded": sum(edges),
+        "node_types_loaded": len(nodes),
+        "edge_types_loaded": len(edges),
+        **receipt,
+    }
+
+
+def _taken(tables: Mapping[str, Mapping[str, int]], prefix: str) -> list[int]:
+    """Rows of the input per type, those that were there already included."""
+    return [
+        change["inserted"] + change["updated"] + change["unchanged"]
+        for key, change in tables.items()
+        if key.startswith(prefix)
+    ]
+
+
+def _show(screen: Screen, result: dict[str, Any]) -> None:
+    nodes = f"{count_text(result['nodes_loaded'], 'node')} of {count_text(result['node_types_loaded'], 'type')}"
+    edges = f"{count_text(result['edges_loaded'], 'edge')} of {count_text(result['edge_types_loaded'], 'type')}"
+    screen.line(f"loaded {nodes}, {edges}")
+    names = ("inserted", "updated", "deleted", "unchanged")
+    if result["tables"]:
+        rows = [(key, *(change[name] for name in names)) for key, change in result["tables"].items()]
+        screen.table(("table", *names), rows)
+    if result["rejected"]["total"]:
+        screen.line(f"{count_text(result['rejected']['total'], 'row')} left out", style="yellow")
+        for row in result["rejected"]["rows"][:5]:
+            screen.line(f"  {_reasons(row)}")
+    if result["commit_id"] is None:
+        screen.line("nothing changed: no commit")
+    else:
+        screen.line(
+            f"commit {result['commit_id']}" + (" (replayed: this key was loaded before)" if result["replayed"] else "")
+        )
+    for warning in result["warnings"]:
+        screen.warn(f"warning: {warning}")
+
+
+def _reasons(row: Mapping[str, Any]) -> str:
+    reasons = row.get("reasons", ())
+    return "; ".join(str(one.get("message", one) if isinstance(one, Mapping) else one) for one in reasons)
+
+
+# --- checking only ------------------------------------------------------------------------------------------------------
+
+
+def _check(call: Call, source: Any, mode: Mode, branch: str) -> Answer:
+    with call.reading() as graph, call.screen.busy("checking"):
+        report = graph.check(source, mode=mode.value, branch=branch).to_dict()
+    if not report["ok"]:
+        total, violations = report["total"], report["violations"]
+        raise DataInvalid(
+            f"{count_text(total, 'violation')} in the input; nothing was written",
+            hint="correct the records named, or load with --on-bad-row quarantine",
+            violations=violations,
+            total=total,
+        )
+    return Answer(report, lambda screen: screen.line("no violations; nothing was written"))
+
+
+# --- what to load -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _source(data: str | None, nodes: Sequence[str], edges: Sequence[str]) -> Iterator[Any]:
+    if (data is None) == (not nodes and not edges):
+        raise Usage(
+            "what to load? give either --data or tables with --node and --edge",
+            hint="for example --data people.jsonl, or --node Person=people.parquet",
+        )
+    if data is None:
+        from omnigraph.write.batch import Batch
+
+        yield Batch(nodes=_tables("--node", nodes), edges=_tables("--edge", edges))
+    elif data == "-":
+        with TemporaryDirectory(prefix="omnigraph-") as folder:
+            yield _spooled(Path(folder))
+    else:
+        # A path object: as a string, a file whose name starts with a brace would be taken for its own content.
+        yield data if "://" in data else Path(data)
+
+
+def _spooled(folder: Path) -> Path:
+    """Standard input as a file: a load may read its source more than once."""
+    stream = sys.stdin.buffer
+    start = stream.read(len(_GZIP))
+    path = folder / ("stdin.jsonl.gz" if start == _GZIP else "stdin.jsonl")
+    with path.open("wb") as file:
+        file.write(start)
+        shutil.copyfileobj(stream, file, 1 << 20)
+    return path
+
+
+def _tables(option: str, given: Sequence[str]) -> dict[str, TableFile]:
+    from omnigraph.write.batch import TableFile
+
+    paths: dict[str, list[str]] = {}
+    columns: dict[str, dict[str, str]] = {}
+    for item in given:
+        name, path, mapping = table_argument(option, item)
+        if columns.setdefault(name, mapping) != mapping:
+            raise Usage(f"{option} {name}: files of one type with different columns", hint="load them one by one")
+        paths.setdefault(name, []).append(path)
+    return {name: TableFile(tuple(files), columns[name]) for name, files in paths.items()}
+
+
+def table_argument(option: str, item: str) -> tuple[str, str, dict[str, str]]:
+    """``Follows=f.csv:from=src,to=dst`` as type, path, and source column by property."""
+    name, equals, rest = item.partition("=")
+    found = _COLUMNS.search(rest)
+    path = rest[: found.start()] if found else rest
+    if not equals or not name or not path:
+        raise Usage(f"{option} takes TYPE=FILE, got {item!r}", hint=f"for example {option} Person=people.parquet")
+    pairs = [pair.split("=", 1) for pair in found[1].split(",")] if found else []
+    mapping = {pair[0]: pair[1] for pair in pairs}
+    if len(mapping) != len(pairs):
+        raise Usage(f"{option} {name}: a property is given two columns", hint="name each property once")
+    return name, path, mapping
+
+
+def _bad_rows(text: str | None) -> int | float | None:
+    if text is None:
+        return None
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        raise Usage(f"--bad-rows-max takes a number or a share, got {text!r}", hint="for example 100 or 0.01") from None

@@ -1,0 +1,75 @@
+"""``omnigraph status``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.cli.call import Answer, Call
+from omnigraph.cli.render import Screen, bytes_text, duration_text
+from omnigraph.cli.tree import has
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph
+    from omnigraph.upkeep.status import StatusReport
+
+_OPERATIONS = ("recover", "optimize", "compact", "cleanup", "repair")
+
+
+def run(
+    call: Call,
+    deep: Annotated[bool, typer.Option("--deep", help="Visit every table, not only the manifest.")] = False,
+) -> Answer:
+    """Show head, tables, pending writes and a verdict, in one screen."""
+    with call.reading() as graph:
+        report = _report(graph, deep)
+    return Answer(report.to_dict(), lambda screen: _show(screen, report))
+
+
+def _report(graph: Graph, deep: bool) -> StatusReport:
+    from omnigraph.upkeep.status import status_report
+
+    return status_report(graph._open_engine(), deep=deep, commands=[name for name in _OPERATIONS if has(name)])
+
+
+def _show(screen: Screen, report: StatusReport) -> None:
+    head, manifest = report.head, report.manifest
+    age = "" if head.age_s is None else f", {duration_text(head.age_s)} ago"
+    by = f" by {head.actor}" if head.actor else ""
+    screen.pairs(
+        [
+            ("graph", report.uri),
+            ("head", f"{head.commit_id} ({head.kind or 'commit'}{by}{age})"),
+            ("storage", f"version {report.storage_version}, schema {report.schema_hash[:12]}"),
+            (
+                "manifest",
+                f"version {manifest.version}, {manifest.fragments} fragments, {manifest.backlog} not cleaned up",
+            ),
+            ("pending", _pending(report)),
+        ]
+    )
+    screen.line()
+    columns = ["table", "rows", "deleted", "fragments", "unindexed", "bytes", "version"]
+    rows: list[list[Any]] = [
+        [t.table_key, t.rows, t.deleted_rows, t.fragments, t.unindexed_fragments, bytes_text(t.bytes), t.version]
+        for t in report.tables
+    ]
+    if report.deep:
+        columns.append("drift")
+        rows = [[*row, table.drift] for row, table in zip(rows, report.tables, strict=True)]
+    screen.table(columns, rows)
+    screen.line()
+    for note in report.notes:
+        screen.line(f"note: {note}")
+    for finding in report.findings[1:]:
+        todo = f": run `omnigraph {finding.command} {report.uri}`" if finding.command else ""
+        screen.line(f"also: {finding.message}{todo}")
+    screen.line(report.verdict_line, style="green" if report.verdict == "healthy" else "bold yellow")
+
+
+def _pending(report: StatusReport) -> str:
+    if not report.pending_total:
+        return "none"
+    oldest = report.pending[0]
+    return f"{report.pending_total}, the oldest {oldest.operation_id} for {duration_text(oldest.age_s)}"

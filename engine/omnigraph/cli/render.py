@@ -1,0 +1,215 @@
+"""How things look: tables and colours on a terminal, plain text everywhere else, one JSON document where asked for.
+
+Owns the two streams. Results go to standard output, everything else to standard error. Text that comes from data or from
+a store is shown without its control characters, so that a value cannot drive somebody's terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
+
+from omnigraph.core.redact import redact_text
+
+SCHEMA_VERSION = 1
+NOTHING = "–"
+_GAP = "  "
+
+
+class Screen:
+    """Standard output and standard error of one command."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.pretty = _is_terminal(sys.stdout)
+
+    # --- results ----------------------------------------------------------------------------------------------------
+
+    def line(self, text: str = "", *, style: str | None = None) -> None:
+        """One line of a result. ``style`` is a colour on a terminal and nothing elsewhere."""
+        if self.pretty and style is not None:
+            self._console(sys.stdout).print(_rich_text(clean(text), style), soft_wrap=True)
+        else:
+            sys.stdout.write(clean(text) + "\n")
+
+    def raw(self, text: str) -> None:
+        """Text for a program to read: written as it is."""
+        sys.stdout.write(text)
+
+    def pairs(self, rows: Sequence[tuple[str, Any]]) -> None:
+        """``name  value``, one a line."""
+        width = max((len(name) for name, _ in rows), default=0)
+        for name, value in rows:
+            shown = show(value)
+            if self.pretty:
+                text = _rich_text(name.ljust(width), "bold")
+                self._console(sys.stdout).print(text.append(_GAP + shown, style="not bold"), soft_wrap=True)
+            else:
+                sys.stdout.write(f"{name.ljust(width)}{_GAP}{shown}\n")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Rows under their headings; numbers to the right."""
+        texts = [[show(value) for value in row] for row in rows]
+        right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+        if self.pretty:
+            self._rich_table(columns, texts, right)
+            return
+        widths = [max(len(name), *(len(row[i]) for row in texts), 0) for i, name in enumerate(map(clean, columns))]
+        for row in [[clean(name) for name in columns], *texts]:
+            cells = [
+                text.rjust(width) if at_right else text.ljust(width)
+                for text, width, at_right in zip(row, widths, right, strict=True)
+            ]
+            sys.stdout.write(_GAP.join(cells).rstrip() + "\n")
+
+    def document(self, document: Mapping[str, Any]) -> None:
+        """The one JSON document of a command."""
+        sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+    # --- everything else --------------------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """Said to a person, unless they asked for quiet."""
+        if not self.quiet:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Said to a person in any case."""
+        sys.stderr.write(clean(redact_text(text)) + "\n")
+
+    def error(self, body: Mapping[str, Any]) -> None:
+        """An error body as text: what happened, its details, what to do."""
+        lines = [f"error[{body['code']}]: {body['error']}", *_details(body), f"hint: {body['hint']}"]
+        if not _is_terminal(sys.stderr):
+            for line in lines:
+                self.warn(line)
+            return
+        console = self._console(sys.stderr)
+        for line, style in zip(lines, ["bold red", *[""] * (len(lines) - 2), "cyan"], strict=True):
+            console.print(_rich_text(clean(redact_text(line)), style), soft_wrap=True)
+
+    @contextmanager
+    def busy(self, text: str) -> Iterator[None]:
+        """A sign of life on a terminal while something takes its time."""
+        if self.quiet or not _is_terminal(sys.stderr):
+            yield
+            return
+        with self._console(sys.stderr).status(_rich_text(clean(text), "")):
+            yield
+
+    # --- rich -------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _console(stream: IO[str]) -> Any:
+        from rich.console import Console
+
+        return Console(file=stream, highlight=False, markup=False, emoji=False)
+
+    def _rich_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+
+        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        for name, at_right in zip(columns, right, strict=True):
+            table.add_column(clean(name), justify="right" if at_right else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(_rich_text(text, "") for text in row))
+        self._console(sys.stdout).print(table)
+
+
+def _rich_text(text: str, style: str) -> Any:
+    from rich.text import Text
+
+    return Text(text, style=style)
+
+
+def _is_terminal(stream: IO[str]) -> bool:
+    """Whether colours and boxes are wanted there. NO_COLOR takes the colours away, the boxes stay."""
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _details(body: Mapping[str, Any]) -> list[str]:
+    """The further lines of an error that has many: violations of records, findings of a lint, failed checks."""
+    if body.get("total", 0) > 1 and isinstance(body.get("violations"), list):
+        listed = [_violation(violation) for violation in body["violations"]]
+        more = body["total"] - len(listed)
+        return [*listed, f"  … and {more:,} more"] if more > 0 else listed
+    if isinstance(body.get("conflicts"), list):
+        return [f"  {one.get('table_key')} {one.get('row_id')}: {one.get('message')}" for one in body["conflicts"][:20]]
+    return []
+
+
+def _violation(violation: Mapping[str, Any]) -> str:
+    place = " ".join(
+        part
+        for part in (
+            str(violation.get("source") or ""),
+            f"record {violation['record']}" if violation.get("record") is not None else "",
+        )
+        if part
+    )
+    return f"  {place}: {violation.get('message')}" if place else f"  {violation.get('message')}"
+
+
+# --- values as text -----------------------------------------------------------------------------------------------------
+
+
+def clean(text: str) -> str:
+    """``text`` on one line and harmless to a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if char in "\n\r\t":
+        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[char]
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def show(value: Any) -> str:
+    """A value as a cell."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple, dict)):
+        return clean(json.dumps(value, ensure_ascii=False, default=str))
+    return clean(str(value))
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def bytes_text(n: int) -> str:
+    """``1.4 MiB``."""
+    size = float(n)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def duration_text(seconds: float) -> str:
+    """``3 min``: one unit, rounded down."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{int(max(0.0, seconds))} s"
+
+
+def count_text(n: int, one: str, many: str | None = None) -> str:
+    """``1 node type``, ``3 node types``."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"

@@ -1,0 +1,157 @@
+"""The tree of commands: names, one line of help and an example each. Plain values, so that ``--help`` loads no command.
+
+A command stands here only if everything behind it exists. ``needs`` names the part of the façade that it calls; a test
+holds the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+GRAPH = "graph"  # takes the URI of a graph, and has to have one
+MAYBE = "maybe"  # may take one
+NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command. ``subject`` is what it takes beside the URI, as one more positional argument."""
+
+    path: str
+    help: str
+    example: str
+    target: Literal["graph", "maybe", "none"] = "graph"
+    subject: str | None = None
+    needs: str | None = None
+    writes: bool = False
+
+    @property
+    def module(self) -> str:
+        return f"omnigraph.cli.commands.{self.path.split()[0].replace('-', '_')}"
+
+    @property
+    def function(self) -> str:
+        words = self.path.split()
+        return "run" if len(words) == 1 else f"run_{words[1].replace('-', '_')}"
+
+    @property
+    def name(self) -> str:
+        return self.path.split()[-1]
+
+
+GROUPS: dict[str, str] = {
+    "commit": "Look at commits.",
+    "schema": "Look at the accepted schema.",
+}
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "init",
+        "Create a graph from a schema.",
+        "omnigraph init social.omni --schema social.pg",
+        needs="init",
+        writes=True,
+    ),
+    Command(
+        "load",
+        "Bring records into a graph, as one commit.",
+        "omnigraph load social.omni --data people.jsonl --mode merge",
+        needs="load",
+        writes=True,
+    ),
+    Command(
+        "snapshot",
+        "Show what a branch, or a commit, holds: one line a table.",
+        "omnigraph snapshot social.omni",
+        needs="snapshot",
+    ),
+    Command(
+        "query",
+        "Run SQL over a snapshot: one view a type, read-only.",
+        "omnigraph query social.omni --sql 'select name, age from Person order by age'",
+        needs="snapshot",
+    ),
+    Command(
+        "export",
+        "Write a snapshot as records that load takes.",
+        "omnigraph export social.omni --output social.jsonl",
+        needs="snapshot",
+    ),
+    Command(
+        "status",
+        "Show head, tables, pending writes and a verdict, in one screen.",
+        "omnigraph status social.omni",
+    ),
+    Command(
+        "commit list",
+        "List the commits of a branch, newest first.",
+        "omnigraph commit list social.omni --limit 10",
+        needs="commits",
+    ),
+    Command(
+        "commit show",
+        "Show one commit.",
+        "omnigraph commit show social.omni 01JZX5W9GZ0000000000000000",
+        subject="COMMIT_ID",
+        needs="commit",
+    ),
+    Command(
+        "commit outcome",
+        "Tell what became of a write: landed, aborted, pending or absent.",
+        "omnigraph commit outcome social.omni 01JZX5W9GZ0000000000000000",
+        subject="COMMIT_ID",
+        needs="outcome",
+    ),
+    Command(
+        "schema show",
+        "Print the accepted schema.",
+        "omnigraph schema show social.omni",
+        needs="catalog",
+    ),
+    Command(
+        "lint",
+        "Check a file of queries against a schema.",
+        "omnigraph lint --query queries.gq --schema social.pg",
+        target="maybe",
+    ),
+    Command(
+        "explain",
+        "Tell what an error code means and what to do.",
+        "omnigraph explain outcome-unknown",
+        target="none",
+    ),
+    Command(
+        "doctor",
+        "Check the store, credentials, the clock and what is installed.",
+        "omnigraph doctor social.omni",
+        target="maybe",
+    ),
+    Command(
+        "version",
+        "Print the release and the storage version.",
+        "omnigraph version",
+        target="none",
+    ),
+)
+
+
+def find(path: str) -> Command | None:
+    return next((command for command in COMMANDS if command.path == path), None)
+
+
+def children(group: str | None) -> dict[str, str]:
+    """Names below a group (or below the root) with their help, in the order of the table; groups where they first occur."""
+    found: dict[str, str] = {}
+    for command in COMMANDS:
+        words = command.path.split()
+        if group is None:
+            found.setdefault(words[0], GROUPS[words[0]] if len(words) > 1 else command.help)
+        elif words[0] == group and len(words) > 1:
+            found[words[1]] = command.help
+    return found
+
+
+def has(path: str) -> bool:
+    """Whether this release has the command: nobody is told to run what is not there."""
+    return find(path) is not None

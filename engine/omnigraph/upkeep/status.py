@@ -1,0 +1,317 @@
+"""What state a graph is in, in one value: head, tables, manifest, pending writes, and a verdict.
+
+Owns the figures and the judgement of them. Reads the manifest, one listing of intents and one of the boundary, whatever
+the number of tables; only ``deep`` visits tables. Changes nothing and repairs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from html import escape
+from typing import Any
+
+from omnigraph.commit.engine import MAIN, Engine, gather
+from omnigraph.core.ids import ulid_time_us
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.boundary import ALL
+from omnigraph.manifest.rows import STORAGE_VERSION, CommitRow, Pin
+from omnigraph.manifest.swap import Held
+from omnigraph.table.dataset import TableRef
+from omnigraph.table.strict import fragment_count
+
+HEALTHY = "healthy"
+ATTENTION = "attention"
+
+# What back-pressure warns at as well, so that both say the same thing.
+FRAGMENTS_WARN = 500
+BACKLOG_WARN = 500
+# A table of a thousand full fragments is merely large; what costs is a thousand fragments of a few rows.
+FULL_FRAGMENT_ROWS = 100_000
+# Each archive fragment holds at least 64 commits; a look-up of an old commit may read them all.
+MANIFEST_FRAGMENTS_WARN = 64
+PENDING_SHOWN = 20
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class HeadStatus:
+    """The newest commit of the branch. Its facts are None where it has left the tail of the manifest."""
+
+    commit_id: str
+    created_at: str | None
+    age_s: float | None
+    actor: str | None
+    kind: str | None
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table as it is published. ``latest_version`` and ``drift`` are known after a deep look only."""
+
+    table_key: str
+    rows: int
+    deleted_rows: int
+    fragments: int
+    unindexed_fragments: int
+    bytes: int
+    version: int
+    latest_version: int | None = None
+
+    @property
+    def drift(self) -> int | None:
+        """Versions beyond the published one: a write in flight, or something that was left behind."""
+        return None if self.latest_version is None else self.latest_version - self.version
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "drift": self.drift}
+
+
+@dataclass(frozen=True)
+class ManifestStatus:
+    """``backlog``: versions of ``__manifest`` that cleanup has not doomed yet."""
+
+    version: int
+    fragments: int
+    boundary: int
+    backlog: int
+
+
+@dataclass(frozen=True)
+class PendingWrite:
+    """An intent on storage. Its age is by the clock of who wrote it."""
+
+    operation_id: str
+    age_s: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to know. ``command`` is the operation that resolves it, where this release has one."""
+
+    code: str
+    message: str
+    command: str | None = None
+
+
+@dataclass(frozen=True)
+class StatusReport:
+    """``verdict`` is healthy, or attention with the findings that say why. ``notes`` need no action."""
+
+    uri: str
+    branch: str
+    storage_version: int
+    schema_hash: str
+    head: HeadStatus
+    tables: tuple[TableStatus, ...]
+    manifest: ManifestStatus
+    pending: tuple[PendingWrite, ...]
+    pending_total: int
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    deep: bool = False
+
+    @property
+    def verdict(self) -> str:
+        return ATTENTION if self.findings else HEALTHY
+
+    @property
+    def verdict_line(self) -> str:
+        if not self.findings:
+            return "healthy: nothing to do"
+        first = self.findings[0]
+        more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
+        todo = f": run `omnigraph {first.command} {self.uri}`" if first.command else ""
+        return f"attention: {first.message}{todo}{more}"
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def bytes(self) -> int:
+        return sum(table.bytes for table in self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "uri": self.uri,
+            "branch": self.branch,
+            "storage_version": self.storage_version,
+            "schema_hash": self.schema_hash,
+            "head": asdict(self.head),
+            "tables": [table.to_dict() for table in self.tables],
+            "totals": {
+                "tables": len(self.tables),
+                "rows": self.rows,
+                "fragments": sum(table.fragments for table in self.tables),
+                "bytes": self.bytes,
+            },
+            "manifest": asdict(self.manifest),
+            "pending": {"total": self.pending_total, "oldest": [asdict(write) for write in self.pending]},
+            "verdict": self.verdict,
+            "verdict_line": self.verdict_line,
+            "findings": [asdict(finding) for finding in self.findings],
+            "notes": list(self.notes),
+            "deep": self.deep,
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"<StatusReport {self.uri}: head {self.head.commit_id}, {len(self.tables)} tables, {self.rows} rows, "
+            f"{self.pending_total} pending; {self.verdict_line}>"
+        )
+
+    def _repr_html_(self) -> str:
+        names = ("table_key", "rows", "deleted_rows", "fragments", "bytes", "version")
+        head = "".join(f"<th>{name}</th>" for name in names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(getattr(table, name)))}</td>" for name in names) + "</tr>"
+            for table in self.tables
+        )
+        title = f"{escape(self.uri)} at {escape(self.head.commit_id)}<br>{escape(self.verdict_line)}"
+        return f"<table><caption>{title}</caption><tr>{head}</tr>{body}</table>"
+
+
+def status_report(
+    engine: Engine,
+    *,
+    branch: str = MAIN,
+    deep: bool = False,
+    commands: Iterable[str] = (),
+    meter: Meter | None = None,
+) -> StatusReport:
+    """The report. ``commands``: the operations that a verdict may tell to run, because this release has them."""
+    meter = meter or Meter()
+    held = engine.latest(branch, meter)
+    now_us = engine.clock.now_us()
+    boundary = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
+    names = [op for op, _ in engine.intents.names(meter)]
+    pending = tuple(PendingWrite(op, _age_s(ulid_time_us(op), now_us)) for op in names)
+    pins = list(held.state.tables.values())
+    latest = _latest_versions(engine, pins, meter) if deep else [None] * len(pins)
+    tables = tuple(_table(pin, version) for pin, version in zip(pins, latest, strict=True))
+    manifest = ManifestStatus(
+        version=held.version,
+        fragments=fragment_count(held.handle),
+        boundary=min(boundary, held.version),
+        backlog=0 if boundary == ALL else max(0, held.version - boundary),
+    )
+    return StatusReport(
+        uri=engine.uri,
+        branch=branch,
+        storage_version=STORAGE_VERSION,
+        schema_hash=held.state.schema.hash,
+        head=_head(held, now_us),
+        tables=tables,
+        manifest=manifest,
+        pending=pending[:PENDING_SHOWN],
+        pending_total=len(pending),
+        findings=judge(tables, manifest, pending, grace_s=engine.manners.grace_s, commands=frozenset(commands)),
+        notes=_notes(held, pending, engine.manners.grace_s),
+        deep=deep,
+    )
+
+
+# --- figures ------------------------------------------------------------------------------------------------------------
+
+
+def _head(held: Held, now_us: int) -> HeadStatus:
+    head = held.state.head
+    row = held.state.in_tail(head.commit_id)
+    if not isinstance(row, CommitRow):
+        return HeadStatus(head.commit_id, None, None, None, None)
+    return HeadStatus(
+        head.commit_id, time_text(row.created_at_us), _age_s(row.created_at_us, now_us), row.actor, row.kind
+    )
+
+
+def _table(pin: Pin, latest: int | None) -> TableStatus:
+    return TableStatus(
+        table_key=pin.key,
+        rows=pin.rows,
+        deleted_rows=pin.deleted_rows,
+        fragments=pin.fragments,
+        unindexed_fragments=pin.unindexed_fragments,
+        bytes=pin.bytes,
+        version=pin.version,
+        latest_version=latest,
+    )
+
+
+def _latest_versions(engine: Engine, pins: Iterable[Pin], meter: Meter) -> list[int]:
+    def one(pin: Pin) -> int:
+        version: int = engine.tables.open_latest(TableRef(pin.location, pin.ref), meter).version
+        return version
+
+    return gather([engine.spawn(one, pin) for pin in pins])
+
+
+def _age_s(then_us: int, now_us: int) -> float:
+    """Never negative: clocks of two machines differ, and nothing was written in the future."""
+    return max(0, now_us - then_us) / 1e6
+
+
+def time_text(us: int) -> str:
+    """ISO 8601 in UTC, with microseconds."""
+    return (_EPOCH + timedelta(microseconds=us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# --- judgement (pure) ---------------------------------------------------------------------------------------------------
+
+
+def judge(
+    tables: Iterable[TableStatus],
+    manifest: ManifestStatus,
+    pending: Iterable[PendingWrite],
+    *,
+    grace_s: float,
+    commands: frozenset[str],
+) -> tuple[Finding, ...]:
+    """What needs somebody, the most urgent first."""
+
+    def finding(code: str, message: str, command: str) -> Finding:
+        return Finding(code, message, command if command in commands else None)
+
+    found = []
+    pending = tuple(pending)
+    stale = [write for write in pending if write.age_s > grace_s]
+    if stale:
+        word = "write is" if len(stale) == 1 else "writes are"
+        oldest = max(write.age_s for write in stale)
+        found.append(
+            finding("pending-intents", f"{len(stale)} {word} pending, the oldest for {oldest:.0f} s", "recover")
+        )
+    drifting = [table.table_key for table in tables if table.drift]
+    if drifting and not pending:  # a write in flight is ahead of what is published
+        found.append(finding("drift", f"{_first(drifting)} beyond the published version", "repair"))
+    crumbled = [t.table_key for t in tables if t.fragments >= FRAGMENTS_WARN and _small(t)]
+    if crumbled:
+        found.append(finding("fragments", f"{_first(crumbled)} in many small fragments", "optimize"))
+    if manifest.fragments > MANIFEST_FRAGMENTS_WARN:
+        found.append(finding("manifest-fragments", f"__manifest has {manifest.fragments} fragments", "compact"))
+    if manifest.backlog >= BACKLOG_WARN:
+        found.append(finding("version-backlog", f"{manifest.backlog} versions were never cleaned up", "cleanup"))
+    return tuple(found)
+
+
+def _small(table: TableStatus) -> bool:
+    return table.rows < table.fragments * FULL_FRAGMENT_ROWS
+
+
+def _first(keys: list[str]) -> str:
+    named = ", ".join(keys[:3])
+    if len(keys) > 3:
+        named += f" and {len(keys) - 3} more"
+    return f"{named} {'is' if len(keys) == 1 else 'are'}"
+
+
+def _notes(held: Held, pending: Iterable[PendingWrite], grace_s: float) -> tuple[str, ...]:
+    found = []
+    if held.state.head.owner is not None:
+        found.append(f"held exclusively by {held.state.head.owner}")
+    young = sum(1 for write in pending if write.age_s <= grace_s)
+    if young:
+        found.append(f"{young} {'write is' if young == 1 else 'writes are'} in flight")
+    return tuple(found)
