@@ -50,6 +50,10 @@ class Intent:
     stamp: str
 
     @property
+    def graph(self) -> str:
+        return (self.plan or self._ticket).graph
+
+    @property
     def owner(self) -> p.Owner:
         return (self.plan or self._ticket).owner
 
@@ -281,8 +285,10 @@ def _plan(file: _File) -> p.PublishPlan:
     if not is_ulid(file.commit.id):
         raise ValueError("commit.id is not a ULID")
     tables = []
+    if len({table.key for table in file.tables}) != len(file.tables):
+        raise ValueError("it plans one table twice")
     for table in file.tables:
-        layout.check_under_root(table.path)
+        check_table_path(table.path)
         if table.ref is not None:
             check_ref(table.ref)
         if not table.uuids or table.pin < 0:
@@ -292,7 +298,7 @@ def _plan(file: _File) -> p.PublishPlan:
         )
     delta = file.delta
     for register in delta.register_:
-        layout.check_under_root(register.location)
+        check_table_path(register.location)
     return p.PublishPlan(
         graph=file.graph,
         op=file.op,
@@ -316,6 +322,12 @@ def _plan(file: _File) -> p.PublishPlan:
             tuple(Tombstone(**tombstone.model_dump()) for tombstone in delta.tombstone),
         ),
     )
+
+
+def check_table_path(path: str) -> None:
+    """A path that was read is opened and written by; it must be one that this engine makes for a table."""
+    if not layout.is_table_path(path):
+        raise ValueError(f"{path[:80]!r} is not the path of a table")
 
 
 def check_ref(ref: str) -> None:

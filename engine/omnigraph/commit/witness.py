@@ -15,9 +15,10 @@ from omnigraph.commit.engine import Engine, known_dead
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.plan import PublishPlan, TablePlan
 from omnigraph.commit.publish import lineage
-from omnigraph.core.errors import NotFound
+from omnigraph.core.errors import Corruption, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.swap import Held
+from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
 
 _live_lock = threading.Lock()
@@ -58,6 +59,7 @@ def look(engine: Engine, intent: Intent, *, gone: bool, meter: Meter) -> Seen:
         held = engine.latest(intent.branch.name, meter)
     except NotFound:
         held = None
+    _check_belongs(engine, intent, held)
     exists = held is not None and held.state.identity == intent.branch.identity
     if held is None or not exists or intent.plan is None:
         return Seen(held, Witness(intent.plan is None, False, exists, None, gone), {})
@@ -70,6 +72,34 @@ def look(engine: Engine, intent: Intent, *, gone: bool, meter: Meter) -> Seen:
     for table in plan.tables:
         tables[table.key] = _look_at_table(engine, held, plan, table, landed, meter)
     return Seen(held, Witness(False, plan.kind == "maintenance", True, None, gone, tables), landed)
+
+
+def _check_belongs(engine: Engine, intent: Intent, held: Held | None) -> None:
+    """An intent of another graph, or one whose paths lead elsewhere, is refused and kept: to act on it, even to discard
+    it, could destroy what it stands for."""
+    name = layout.intent_key(intent.op)
+    ours = engine.graph_id if held is not None else intent.graph
+    if intent.graph != ours:
+        raise Corruption(
+            f"the intent {name} belongs to another graph: {intent.graph}, not {ours}",
+            hint="keep the file, and find out how it came here",
+            object=name,
+            expected=ours,
+            actual=intent.graph,
+        )
+    if held is None or intent.plan is None:
+        return
+    for table in intent.plan.tables:
+        pin = held.state.tables.get(table.key)
+        if pin is not None and pin.identity == table.identity and pin.location != table.path:
+            raise Corruption(
+                f"the intent {name} names {table.path} for table {table.key}, which stands at {pin.location}",
+                hint="keep the file, and find out how it came here",
+                object=name,
+                table_key=table.key,
+                expected=pin.location,
+                actual=table.path,
+            )
 
 
 def _look_at_table(
