@@ -1,0 +1,126 @@
+"""From a commit id to the state that the commit left: the lineage, then ``__manifest`` at the version it names.
+
+Owns the rule of when a version may be served. A row of the lineage is never deleted, the version that it names is; a
+version number that was cleaned up may even be taken again by a late writer. So a version is believed only if its head is
+the commit that was asked for.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.txn import read_current
+from omnigraph.core.errors import Corruption, InvalidInput, NotFound, OmnigraphError, Reclaimed
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.manifest.swap import Held
+from omnigraph.read.snapshot import Snapshot
+from omnigraph.store import layout
+from omnigraph.table.dataset import TableRef
+from omnigraph.table.errors import Fate
+
+
+class Verdict(Enum):
+    SERVE = "serve"
+    RECLAIMED = "reclaimed"
+    CORRUPT = "corrupt"
+
+
+def judge(*, asked: str, found: str | None, version: int, boundary: int) -> Verdict:
+    """Whether a version may be served as a commit. ``found`` is the head commit read there, None if it did not open.
+
+    What is retained below the boundary (by a policy, a branch or a checkpoint) still opens and says its id. What does
+    not is reclaimed there, and damage above.
+    """
+    if found == asked:
+        return Verdict.SERVE
+    return Verdict.RECLAIMED if version <= boundary else Verdict.CORRUPT
+
+
+def snapshot_at(engine: Engine, commit_id: str, *, branch: str = MAIN, meter: Meter | None = None) -> Snapshot:
+    """The graph as this commit left it."""
+    meter = meter or Meter()
+    current = read_current(engine, branch, meter=meter)
+    if current.state.head.commit_id == commit_id:
+        return Snapshot(engine, branch, current)
+    row = commit_row(engine, current, commit_id, meter)
+    return Snapshot(engine, branch, _open(engine, current, row, meter))
+
+
+def commit_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> CommitRow:
+    """The lineage's row of a commit: the tail first, then archive fragments, newest first."""
+    if not isinstance(commit_id, str):
+        raise InvalidInput(f"the id of a commit is a text, not {str(commit_id)[:80]!r}")
+    row = engine.history.find(current, commit_id, meter=meter)
+    if isinstance(row, CommitRow):
+        return row
+    ended = "was aborted; it changed nothing" if isinstance(row, AbortRow) else "is not in the history"
+    raise NotFound(
+        f"commit {commit_id[:80]!r} {ended}",
+        hint="`omnigraph commit list` shows the commits of the graph",
+        commit_id=commit_id[:80],
+    )
+
+
+def _open(engine: Engine, current: Held, row: CommitRow, meter: Meter) -> Held:
+    held = _try(engine, row, meter)
+    found = held.state.head.commit_id if held is not None else None
+    boundary = current.state.head.boundary
+    if found != row.commit_id:
+        # Only now: what opens and says the right id needs no boundary.
+        boundary = engine.boundary.value(current.state.identity, repeated=boundary, meter=meter)
+    match judge(asked=row.commit_id, found=found, version=row.manifest_version, boundary=boundary):
+        case Verdict.RECLAIMED:
+            raise reclaimed(engine, current, row.commit_id, meter)
+        case Verdict.CORRUPT:
+            state = "is missing" if found is None else f"belongs to commit {found}"
+            raise Corruption(
+                f"version {row.manifest_version} of __manifest {state}; the history names it for {row.commit_id}",
+                object="__manifest",
+                version=row.manifest_version,
+                expected=row.commit_id,
+                actual=found,
+            )
+    assert held is not None
+    return held
+
+
+def _try(engine: Engine, row: CommitRow, meter: Meter) -> Held | None:
+    """The manifest at the version that the row names; None if that is not there, or not whole, any more."""
+    try:
+        return engine.manifest.open_at(row.ref, row.manifest_version, meter)
+    except (NotFound, Corruption) as error:
+        if error.facts.get("fate") in (Fate.MISSING_VERSION.value, Fate.MISSING_FILE.value):
+            return None
+        raise
+
+
+def reclaimed(engine: Engine, current: Held, commit_id: str, meter: Meter) -> Reclaimed:
+    """The error for a commit whose version was cleaned up; it names the oldest one that still opens."""
+    oldest = _oldest_left(engine, current, meter)
+    hint = f"take a snapshot at {oldest} or newer" if oldest is not None else None
+    return Reclaimed(
+        f"commit {commit_id} was cleaned up: oldest={oldest}", hint=hint, commit_id=commit_id, oldest=oldest
+    )
+
+
+def _oldest_left(engine: Engine, current: Held, meter: Meter) -> str | None:
+    """One listing tells which versions are left; the first of them that opens as its commit is the answer."""
+    left = set(engine.tables.versions_between(TableRef(layout.MANIFEST, current.state.ref), 0, current.version))
+    commits = [row for row in engine.history.rows(current, meter) if isinstance(row, CommitRow)]
+    for row in reversed(commits):
+        if row.manifest_version in left:
+            held = _try(engine, row, meter)
+            if held is not None and held.state.head.commit_id == row.commit_id:
+                return row.commit_id
+    return current.state.head.commit_id
+
+
+def reclaimed_since(engine: Engine, branch: str, held: Held, meter: Meter) -> OmnigraphError | None:
+    """The error for a snapshot whose files are gone because a cleanup took its version; None if none did."""
+    boundary = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
+    if held.version > boundary:
+        return None
+    current = engine.latest(branch, meter)
+    return None if current.version == held.version else reclaimed(engine, current, held.state.head.commit_id, meter)

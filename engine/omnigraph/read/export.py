@@ -1,0 +1,189 @@
+"""A snapshot as NDJSON: records that ``load`` takes, and the same bytes for the same state.
+
+Tables in the order of their keys (edges before nodes), rows by ascending id, every property present, ``id`` first and
+the others by name. Owns the shape of a record and where the bytes go; ``jsontext`` owns the spelling of values and
+``ordered`` the order of rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute
+
+from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError, StoreRefused, StoreUnavailable
+from omnigraph.core.ids import new_uuid
+from omnigraph.read.jsontext import json_text, string_text, text_bytes
+from omnigraph.read.ordered import SCHEMA, is_ascending, ordered_lines
+from omnigraph.read.tables import TableReader
+from omnigraph.schema import EdgeType
+
+pc: Any = pyarrow.compute
+
+Destination: TypeAlias = "str | os.PathLike[str] | IO[bytes] | IO[str]"
+
+# From here on ids are read once before the rows: a table that lies in order then needs no sorting at all.
+_LARGE_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export wrote. ``bytes`` are those of the text, before any compression."""
+
+    path: str | None
+    rows: dict[str, int]
+    bytes: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.rows.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"path": self.path, "rows": dict(self.rows), "total": self.total, "bytes": self.bytes}
+
+    def __repr__(self) -> str:
+        where = f" to {self.path}" if self.path is not None else ""
+        return f"<Export of {self.total} records in {self.bytes} bytes{where}>"
+
+
+def export_text(readers: Sequence[TableReader]) -> str:
+    """All records as one text."""
+    return b"".join(bytes(piece) for reader in readers for _, piece in _pieces(reader)).decode()
+
+
+def export_to(readers: Sequence[TableReader], dest: Destination) -> ExportReport:
+    """All records into an open file, or into a path, which is there whole or not at all (``.gz`` is compressed)."""
+    if isinstance(dest, str | os.PathLike):
+        path = _local_path(dest)
+        with _errors_of(path), _whole_file(path) as file:
+            return _write(readers, file, str(path))
+    if not hasattr(dest, "write"):
+        raise InvalidInput(f"an export goes to a path or an open file, not to {type(dest).__name__}")
+    return _write(readers, dest, None)
+
+
+def _write(readers: Sequence[TableReader], file: Any, path: str | None) -> ExportReport:
+    as_text = isinstance(file, io.TextIOBase)
+    rows: dict[str, int] = {}
+    size = 0
+    for reader in readers:
+        key = reader.declared.table_key
+        rows[key] = 0
+        for count, piece in _pieces(reader):
+            rows[key] += count
+            size += len(piece)
+            file.write(str(piece, "utf-8") if as_text else piece)
+    return ExportReport(path, rows, size)
+
+
+# --- records ------------------------------------------------------------------------------------------------------------
+
+
+def _pieces(reader: TableReader) -> Iterator[tuple[int, memoryview]]:
+    """Records of one table: how many, and their bytes, each with the end of its line."""
+    for lines in _lines(reader):
+        if len(lines):
+            yield len(lines), memoryview(text_bytes(lines)).cast("B")
+
+
+def _lines(reader: TableReader) -> Iterator[Any]:
+    records = (_records(reader, batch) for batch in reader.batches())
+    if reader.pin.bytes > _LARGE_BYTES and _lies_in_order(reader):
+        return (batch.column("line") for batch in records)
+    return ordered_lines(records)
+
+
+def _lies_in_order(reader: TableReader) -> bool:
+    """Whether rows are stored by ascending id already. Stops at the first that is not."""
+    last: Any = None
+    for batch in reader.batches(["id"]):
+        ids = batch.column("id")
+        if not is_ascending(ids) or (last is not None and not last < ids[0].as_py()):
+            return False
+        last = ids[-1].as_py()
+    return True
+
+
+def _records(reader: TableReader, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows as lines of JSON, put together a column at a time."""
+    declared = reader.declared
+    parts: list[Any] = []
+    if isinstance(declared, EdgeType):
+        parts += [f'{{"edge":"{declared.name}","from":', _text(batch, "src"), ',"to":', _text(batch, "dst")]
+        parts += [',"data":{"id":', _text(batch, "id")]
+    else:
+        parts += [f'{{"type":"{declared.name}","data":{{"id":', _text(batch, "id")]
+    for prop in declared.properties:
+        parts += [f',"{prop.name}":', json_text(prop.type, batch.column(prop.name))]
+    parts.append("}}\n")
+    columns = [pa.scalar(part, pa.large_utf8()) if isinstance(part, str) else part for part in parts]
+    lines = pc.binary_join_element_wise(*columns, pa.scalar("", pa.large_utf8()))
+    return pa.RecordBatch.from_arrays([batch.column("id"), lines], schema=SCHEMA)
+
+
+def _text(batch: pa.RecordBatch, column: str) -> Any:
+    return pc.cast(string_text(batch.column(column)), pa.large_utf8())
+
+
+# --- files --------------------------------------------------------------------------------------------------------------
+
+
+def _local_path(dest: str | os.PathLike[str]) -> Path:
+    text: Any = os.fspath(dest)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InvalidInput("the path of an export is a text without NUL")
+    if "://" in text:
+        raise InvalidInput(
+            f"an export goes to a local path or an open file, not to {text[:80]!r}",
+            hint="export to a local file and copy it",
+        )
+    return Path(text).expanduser()
+
+
+@contextlib.contextmanager
+def _whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes its name when it is whole and on the disk; until then, and if anything fails, nothing shows."""
+    temporary = path.with_name(f".{path.name[:200]}.{new_uuid()}.part")
+    raw = open(temporary, "xb")
+    try:
+        with raw:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
+                    yield packed  # type: ignore[misc]  # a GzipFile is a file of bytes
+            else:
+                yield raw
+            raw.flush()
+            os.fsync(raw.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _translated(error, path) from error
+
+
+def _translated(error: OSError, path: Path) -> OmnigraphError:
+    """What a failed system call means to the caller. Nothing was written under the path."""
+    what = f"cannot export: {os.strerror(error.errno) if error.errno else type(error).__name__}: path={path}"
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG):
+        kind: type[OmnigraphError] = NotFound if error.errno == errno.ENOENT else InvalidInput
+        return kind(what, hint="give the path of a file in a folder that exists", path=str(path))
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreRefused(what, hint="choose a folder that may be written", path=str(path))
+    return StoreUnavailable(what, hint="free space on the disk, or choose another place", path=str(path))

@@ -1,0 +1,83 @@
+"""Ways into other libraries: pandas, polars, DuckDB. Each is imported when it is asked for.
+
+Owns what becomes of types on the way; nothing may change a value silently.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from omnigraph.core.errors import MissingExtra
+from omnigraph.read.tables import TableReader
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
+
+
+def to_pandas(read: Callable[[], pa.Table]) -> pandas.DataFrame:
+    frames: Any = _extra("pandas")
+    # numpy's integers and booleans have no missing value; pandas' own do, so that one null makes no number a float.
+    kinds = {
+        pa.bool_(): frames.BooleanDtype(),
+        pa.int32(): frames.Int32Dtype(),
+        pa.int64(): frames.Int64Dtype(),
+        pa.uint32(): frames.UInt32Dtype(),
+        pa.uint64(): frames.UInt64Dtype(),
+    }
+    found: pandas.DataFrame = read().to_pandas(types_mapper=kinds.get)
+    return found
+
+
+def to_polars(read: Callable[[], pa.Table]) -> polars.DataFrame:
+    frames: Any = _extra("polars")
+    found: polars.DataFrame = frames.from_arrow(read())
+    return found
+
+
+def to_duckdb(readers: Mapping[str, TableReader]) -> duckdb.DuckDBPyConnection:
+    """One view per type, under its name. What is created beside them lives and dies with the connection."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET TimeZone = 'UTC'")
+    for name, reader in readers.items():
+        connection.register(name, _Scanned(reader))
+    return connection
+
+
+class _Scanned(ds.Dataset):
+    """A table as DuckDB wants it: it asks for a scan with the columns and the filter that a query needs.
+
+    Only the two members below are ever used of a dataset; the C++ half of the base class stays empty.
+    """
+
+    def __init__(self, reader: TableReader) -> None:
+        self._reader = reader
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._reader.schema
+
+    def scanner(  # type: ignore[override]  # DuckDB passes these two
+        self, columns: list[str] | None = None, filter: Any = None, **_: Any
+    ) -> ds.Scanner:
+        # A query that only counts asks for no column at all.
+        return ds.Scanner.from_batches(self._reader.reader(columns or None, filter))
+
+
+def _extra(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtra(
+            f"{name} is not installed: extra=frames",
+            hint="pip install 'omnigraph-pipelines[frames]'",
+            extra="frames",
+        ) from error

@@ -1,0 +1,271 @@
+"""A snapshot: one state of one branch, read as often as one likes. It never changes.
+
+Owns names (of types, by their name or table key) and hands on to the parts that do the work: ``tables`` scans, ``export``
+writes records, ``interop`` makes frames and SQL views. Rows carry the names of columns: ``id``, for edges ``src`` and
+``dst``, then the properties.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, overload
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.txn import read_current
+from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import STORAGE_VERSION, Pin
+from omnigraph.manifest.swap import Held
+from omnigraph.read.rows import Rows, html_table
+from omnigraph.read.tables import Fragment, TableReader, whole_number
+from omnigraph.schema import Catalog, TableType
+from omnigraph.table.dataset import TableRef
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
+
+    from omnigraph.read.export import Destination, ExportReport
+    from omnigraph.store import Store
+
+_KNOWN_SHOWN_MAX = 30
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """One table of a snapshot: the version that is read, how many rows it has, where it lives."""
+
+    version: int
+    rows: int
+    branch: str
+    uri: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def snapshot_of_branch(engine: Engine, branch: str = MAIN, *, meter: Meter | None = None) -> Snapshot:
+    """The branch as it is now."""
+    return Snapshot(engine, branch, read_current(engine, branch, meter=meter or Meter()))
+
+
+class Snapshot:
+    """A branch at one commit. Safe to share between threads; pickles as its address (store, branch, commit id)."""
+
+    def __init__(self, engine: Engine, branch: str, held: Held) -> None:
+        self._engine = engine
+        self._branch = branch
+        self._held = held
+        self._catalog = engine.catalog(held.state.schema)
+        self._lock = threading.Lock()
+        self._readers: dict[str, TableReader] = {}
+        self._tables = MappingProxyType(
+            {key: self._entry(pin) for key, pin in sorted(held.state.tables.items()) if key in self._declared}
+        )
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def commit_id(self) -> str:
+        return self._held.state.head.commit_id
+
+    @property
+    def branch(self) -> str:
+        return self._branch
+
+    @property
+    def manifest_version(self) -> int:
+        return self._held.version
+
+    @property
+    def catalog(self) -> Catalog:
+        """The schema that was accepted at this commit."""
+        return self._catalog
+
+    @property
+    def uri(self) -> str:
+        return self._engine.uri
+
+    @property
+    def tables(self) -> Mapping[str, TableEntry]:
+        """By table key (``node:Person``, ``edge:Knows``), in its order."""
+        return self._tables
+
+    def schema(self, type: str) -> pa.Schema:
+        """The columns of a type."""
+        return self._reader(type).schema
+
+    def to_dict(self) -> dict[str, Any]:
+        pins = self._held.state.tables
+        return {
+            "branch": self.branch,
+            "commit_id": self.commit_id,
+            "manifest_version": self.manifest_version,
+            "internal_schema_version": STORAGE_VERSION,
+            "tables": [
+                {
+                    "table_key": key,
+                    "table_path": pins[key].location,
+                    "table_version": entry.version,
+                    "table_branch": entry.branch,
+                    "row_count": entry.rows,
+                }
+                for key, entry in self.tables.items()
+            ],
+        }
+
+    def __repr__(self) -> str:
+        rows = sum(entry.rows for entry in self.tables.values())
+        return f"<Snapshot {self.branch} at {self.commit_id}: {len(self.tables)} tables, {rows} rows>"
+
+    def _repr_html_(self) -> str:
+        rows = [(key, entry.rows, entry.version) for key, entry in self.tables.items()]
+        return html_table(("table", "rows", "version"), rows, caption=f"{self.branch} at {self.commit_id}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Options with credentials stay behind: who opens it again brings credentials of their own.
+        return _reopen, (self._engine.store, self.branch, self.commit_id)
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+
+    def get(self, type: str, id: object) -> dict[str, Any] | None:
+        """One row by its id, as Python values by column; None if there is none. The values of a key are taken too."""
+        return self._reader(type).get(id)
+
+    def head(self, type: str, n: int = 20) -> Rows:
+        """The first rows in the order in which they are stored."""
+        return self._reader(type).head(n)
+
+    def count(self, type: str, filter: pc.Expression | None = None) -> int:
+        return self._reader(type).count(filter)
+
+    def fragments(self, type: str) -> tuple[Fragment, ...]:
+        """The pieces in which a table is stored, for readers that share the work."""
+        return self._reader(type).fragments()
+
+    def to_arrow(
+        self, type: str, columns: Sequence[str] | None = None, filter: pc.Expression | None = None
+    ) -> pa.Table:
+        return self._reader(type).to_arrow(columns, filter)
+
+    def to_batches(
+        self,
+        type: str,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        *,
+        batch_size: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """The same rows as a stream, which never holds them all."""
+        rows = None if batch_size is None else whole_number("batch_size", batch_size, 1)
+        return self._reader(type).reader(columns, filter, batch_rows=rows)
+
+    def to_pandas(
+        self, type: str, columns: Sequence[str] | None = None, filter: pc.Expression | None = None
+    ) -> pandas.DataFrame:
+        """Integers and booleans as pandas' nullable kinds: a missing value changes no other."""
+        from omnigraph.read.interop import to_pandas
+
+        return to_pandas(lambda: self.to_arrow(type, columns, filter))
+
+    def to_polars(
+        self, type: str, columns: Sequence[str] | None = None, filter: pc.Expression | None = None
+    ) -> polars.DataFrame:
+        from omnigraph.read.interop import to_polars
+
+        return to_polars(lambda: self.to_arrow(type, columns, filter))
+
+    def duckdb(self) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection in memory with one view per type. Rows are read when a query asks for them."""
+        from omnigraph.read.interop import to_duckdb
+
+        return to_duckdb({declared.name: self._reader(declared.table_key) for declared in self._types()})
+
+    # --- records ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def export(self, dest: None = None, types: Iterable[str] | None = None) -> str: ...
+
+    @overload
+    def export(self, dest: Destination, types: Iterable[str] | None = None) -> ExportReport: ...
+
+    def export(self, dest: Destination | None = None, types: Iterable[str] | None = None) -> str | ExportReport:
+        """Records that ``load`` takes, the same bytes for the same state: as text, or into a path or an open file."""
+        from omnigraph.read.export import export_text, export_to
+
+        readers = self._chosen(types)
+        return export_text(readers) if dest is None else export_to(readers, dest)
+
+    # --- names ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _declared(self) -> frozenset[str]:
+        return frozenset(declared.table_key for declared in self._catalog.types())
+
+    def _types(self) -> list[TableType]:
+        return [declared for declared in self._catalog.types() if declared.table_key in self._held.state.tables]
+
+    def _chosen(self, types: Iterable[str] | None) -> list[TableReader]:
+        """Readers of the types named (of all without names), each once, in the order of table keys."""
+        if types is None:
+            return [self._reader(declared.table_key) for declared in self._types()]
+        if isinstance(types, str):
+            raise InvalidInput("types is a list of names", hint=f"pass types=[{types[:80]!r}]")
+        keys = sorted({self._find(name).table_key for name in types})
+        if not keys:
+            raise InvalidInput("types names at least one type", hint="leave it out to export all")
+        return [self._reader(key) for key in keys]
+
+    def _find(self, name: str) -> TableType:
+        """A type by its name, or by its table key; edges whatever their case."""
+        if not isinstance(name, str):
+            raise InvalidInput(f"the name of a type is a text, not {str(name)[:80]!r}")
+        kind, colon, short = name.partition(":")
+        found: TableType | None
+        if colon:
+            find = {"node": self._catalog.find_node, "edge": self._catalog.find_edge}.get(kind)
+            found = find(short) if find is not None else None
+        else:
+            found = self._catalog.find_node(name) or self._catalog.find_edge(name)
+        if found is None or found.table_key not in self._held.state.tables:
+            known = [declared.name for declared in self._types()]
+            shown = ", ".join(known[:_KNOWN_SHOWN_MAX]) + (", …" if len(known) > _KNOWN_SHOWN_MAX else "")
+            raise NotFound(
+                f"no type {name[:80]!r} in this snapshot; it has {shown}",
+                hint="use one of the names listed; the names of nodes are exact in their case",
+                type=name[:80],
+                known=known,
+            )
+        return found
+
+    def _reader(self, name: str) -> TableReader:
+        declared = self._find(name)
+        key = declared.table_key
+        with self._lock:
+            reader = self._readers.get(key)
+            if reader is None:
+                pin = self._held.state.tables[key]
+                reader = self._readers[key] = TableReader(self._engine, pin, declared, self._reclaimed)
+            return reader
+
+    def _reclaimed(self) -> OmnigraphError | None:
+        from omnigraph.read.at import reclaimed_since
+
+        return reclaimed_since(self._engine, self._branch, self._held, Meter())
+
+    def _entry(self, pin: Pin) -> TableEntry:
+        where = MAIN if pin.ref is None else pin.ref
+        return TableEntry(pin.version, pin.rows, where, self._engine.tables.uri(TableRef(pin.location, pin.ref)))
+
+
+def _reopen(store: Store, branch: str, commit_id: str) -> Snapshot:
+    from omnigraph.read.at import snapshot_at
+
+    return snapshot_at(Engine(store, read_only=True), commit_id, branch=branch)

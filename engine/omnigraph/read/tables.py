@@ -1,0 +1,303 @@
+"""Reading one table of a snapshot at its pin, as columns of the declared kinds.
+
+Owns projection, filters, the bytes of blobs and what a failed read means. Filters are pyarrow expressions; text never
+becomes a filter here. What rows look like outside (JSON, frames, SQL) is the business of others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.txn import pinned_table
+from omnigraph.core import meter as m
+from omnigraph.core.errors import DataInvalid, InvalidInput, OmnigraphError
+from omnigraph.manifest.rows import Pin
+from omnigraph.read.failures import damaged, is_damage
+from omnigraph.read.rows import Rows
+from omnigraph.schema import NodeType, ScalarKind, TableType
+from omnigraph.schema.arrow import table_schema
+from omnigraph.schema.keytext import join_texts, value_text
+from omnigraph.table.dataset import V2_MANIFEST_MAX
+from omnigraph.table.predicate import addresses_among
+from omnigraph.table.reading import reading
+
+_BATCH_ROWS_MAX = 1 << 16
+_BATCH_BYTES = 8 * 1024 * 1024  # of stored bytes; decoded they are a few times as many
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One piece of a table, so that a reader elsewhere can share the work."""
+
+    id: int
+    rows: int
+    deleted_rows: int
+    bytes: int
+    files: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "files": list(self.files)}
+
+
+class TableReader:
+    """One table at its pin. Opens it when a question first needs storage; safe to share between threads.
+
+    ``reclaimed`` is asked when files turn out to be missing: the error to raise if a cleanup took the version.
+    """
+
+    def __init__(
+        self, engine: Engine, pin: Pin, declared: TableType, reclaimed: Callable[[], OmnigraphError | None]
+    ) -> None:
+        self.pin = pin
+        self.declared = declared
+        self.schema = pa.schema([pa.field(f.name, f.type, f.nullable) for f in table_schema(declared)])
+        self._table = pinned_table(engine, pin)
+        self._reclaimed = reclaimed
+        self._blobs = frozenset(p.name for p in declared.properties if p.type.scalar is ScalarKind.BLOB)
+
+    # --- scans ------------------------------------------------------------------------------------------------------
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        *,
+        batch_rows: int | None = None,
+        limit: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows in the order in which they are stored. Arguments are checked before the first row is asked for."""
+        names = self.check_columns(columns)
+        needs = () if filter is None else self.check_filter(filter)
+        return self._batches(names, filter, needs, batch_rows or self.batch_rows, limit)
+
+    def reader(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        *,
+        batch_rows: int | None = None,
+    ) -> pa.RecordBatchReader:
+        schema = self.select(self.check_columns(columns))
+        return pa.RecordBatchReader.from_batches(schema, self.batches(columns, filter, batch_rows=batch_rows))
+
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, *, limit: int | None = None
+    ) -> pa.Table:
+        schema = self.select(self.check_columns(columns))
+        return pa.Table.from_batches(self.batches(columns, filter, limit=limit), schema=schema)
+
+    def count(self, filter: pc.Expression | None = None) -> int:
+        """Without a filter the pin knows."""
+        if filter is None:
+            return self.pin.rows
+        return sum(batch.num_rows for batch in self.batches(["id"], filter))
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of one batch, so that a batch of wide rows stays small."""
+        if self.pin.rows == 0 or self.pin.bytes == 0:
+            return _BATCH_ROWS_MAX
+        return max(1, min(_BATCH_ROWS_MAX, _BATCH_BYTES * self.pin.rows // self.pin.bytes))
+
+    def _batches(
+        self, names: list[str], filter: pc.Expression | None, needs: Sequence[str], batch_rows: int, limit: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        if self.pin.rows == 0 or limit == 0:
+            return
+        schema = self.select(names)
+        with self._explained(names):
+            handle = self._table.handle
+            options: dict[str, Any] = {"blob_handling": "all_binary", "batch_size": batch_rows}
+            pushed = filter is None or self._pushes_down(handle, filter, needs)
+            with reading(handle, None, m.DATA, f"reading {self.declared.table_key}"):
+                if pushed:
+                    found = handle.scanner(columns=names, filter=filter, limit=limit, **options).to_batches()
+                    for batch in found:
+                        if batch.num_rows:
+                            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                    return
+                left, where = limit, cast(pc.Expression, filter)
+                wanted = [*names, *(name for name in needs if name not in names)]
+                for batch in handle.scanner(columns=wanted, **options).to_batches():
+                    rows = pa.table(batch.columns, schema=self.select(wanted)).filter(where).select(names)
+                    for part in rows.slice(0, left).to_batches():
+                        yield part
+                        if left is not None:
+                            left -= part.num_rows
+                    if left == 0:
+                        return
+
+    def _pushes_down(self, handle: Any, filter: pc.Expression, needs: Sequence[str]) -> bool:
+        """Whether the table can evaluate the expression itself: it knows no unsigned integers, no blobs, few functions."""
+        if self._blobs.intersection(needs):
+            return False
+        try:
+            handle.scanner(columns=[], filter=filter, with_row_id=True).explain_plan()
+        except (pa.ArrowException, ValueError, OSError):
+            return (
+                False  # whatever the reason: rows are then filtered here, and a real failure shows when they are read
+            )
+        return True
+
+    # --- single rows ------------------------------------------------------------------------------------------------
+
+    def get(self, key: object) -> dict[str, Any] | None:
+        """The row with this id, or None."""
+        found = self._id_of(key)
+        if found is None or self.pin.rows == 0:
+            return None
+        names = self.schema.names
+        with self._explained(names):
+            address = self._table.locate(pa.array([found], pa.utf8())).column("_rowaddr").combine_chunks()
+            if len(address) == 0:
+                return None
+            handle = self._table.handle
+            with reading(handle, None, m.DATA, f"reading {self.declared.table_key}"):
+                fragment: Any = handle.get_fragment(address[0].as_py() >> 32)
+                scanner = handle.scanner(
+                    columns=names,
+                    filter=addresses_among(address),
+                    fragments=[fragment],
+                    blob_handling="all_binary",
+                )
+                table = pa.table(scanner.to_table().columns, schema=self.schema)
+        row: dict[str, Any] = table.to_pylist()[0]
+        return row
+
+    def head(self, n: int) -> Rows:
+        return Rows(self.to_arrow(limit=whole_number("n", n)))
+
+    def _id_of(self, key: object) -> str | None:
+        """An id as it is, or the id that key values of the declared kinds make."""
+        if isinstance(key, str):
+            try:
+                key.encode()
+            except UnicodeEncodeError:
+                return None
+            return key
+        declared = self.declared
+        if isinstance(declared, NodeType) and declared.key is not None:
+            values = list(key) if isinstance(key, tuple) else [key]
+            if len(values) == len(declared.key):
+                try:
+                    pairs = zip(declared.key, values, strict=True)
+                    return join_texts([value_text(declared.property(name).type, value) for name, value in pairs])
+                except DataInvalid as error:
+                    raise InvalidInput(f"not a key of {declared.name}: {error.message}") from error
+        raise InvalidInput(f"the id of a {declared.name} is a text, not {str(key)[:80]!r}")
+
+    # --- pieces -----------------------------------------------------------------------------------------------------
+
+    def fragments(self) -> tuple[Fragment, ...]:
+        """The pieces of the table, in order."""
+        if self.pin.rows == 0:
+            return ()
+        with self._explained([]):
+            listed = [fragment.metadata for fragment in self._table.handle.get_fragments()]
+        return tuple(
+            Fragment(
+                id=meta.id,
+                rows=meta.physical_rows - meta.num_deletions,
+                deleted_rows=meta.num_deletions,
+                bytes=sum(file.file_size_bytes or 0 for file in meta.files),
+                files=tuple(f"data/{file.path}" for file in meta.files),
+            )
+            for meta in listed
+        )
+
+    # --- arguments --------------------------------------------------------------------------------------------------
+
+    def select(self, names: Sequence[str]) -> pa.Schema:
+        return pa.schema([self.schema.field(name) for name in names])
+
+    def check_columns(self, columns: Sequence[str] | None) -> list[str]:
+        if columns is None:
+            return list(self.schema.names)
+        if isinstance(columns, str):
+            raise InvalidInput("columns is a list of names", hint=f"pass columns=[{columns[:80]!r}]")
+        names = list(columns)
+        unknown = [name for name in names if name not in self.schema.names]
+        if unknown:
+            raise InvalidInput(
+                f"{self.declared.name} has no column {str(unknown[0])[:80]!r}; it has {', '.join(self.schema.names)}",
+                type=self.declared.name,
+                column=str(unknown[0])[:80],
+                known=list(self.schema.names),
+            )
+        if not names or len(set(names)) != len(names):
+            raise InvalidInput("columns names at least one column, and none twice", type=self.declared.name)
+        return names
+
+    def check_filter(self, filter: pc.Expression) -> list[str]:
+        """The columns that the expression reads. Refuses what does not fit the table, before storage is asked."""
+        if not isinstance(filter, pc.Expression):
+            raise InvalidInput(
+                f"a filter is a pyarrow expression, not {type(filter).__name__}",
+                hint='write it as pyarrow.compute.field("age") > 30',
+                type=self.declared.name,
+            )
+        empty = self.schema.empty_table()
+        try:
+            empty.filter(filter)
+        except (pa.ArrowException, TypeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InvalidInput(
+                f"the filter does not fit {self.declared.name}: {reason}",
+                hint=f"its columns are {', '.join(self.schema.names)}",
+                type=self.declared.name,
+            ) from error
+        # An expression does not say what it reads; it fails on a table that lacks it.
+        return [name for name in self.schema.names if not _fits(filter, empty.drop_columns([name]))]
+
+    # --- failures ---------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _explained(self, names: Sequence[str]) -> Iterator[None]:
+        try:
+            yield
+        except OmnigraphError as error:
+            if not is_damage(error):
+                raise
+            gone = self._reclaimed()
+            if gone is not None:
+                raise gone from error
+            key, version = self.declared.table_key, self.pin.version
+            raise damaged(error, key, version, lambda: self._damaged_file(names)) from error
+
+    def _damaged_file(self, names: Sequence[str]) -> str | None:
+        """The first file that does not read, found by reading one piece after the other."""
+        try:
+            handle = self._table.handle
+        except OmnigraphError:
+            return f"_versions/{V2_MANIFEST_MAX - self.pin.version:020d}.manifest"
+        for fragment in handle.get_fragments():
+            scanner = handle.scanner(columns=list(names), fragments=[fragment], blob_handling="all_binary")
+            try:
+                with reading(handle, None, m.DATA, "looking for the damaged file"):
+                    for _ in scanner.to_batches():
+                        pass
+            except OmnigraphError:
+                return next((f"data/{part.path}" for part in fragment.metadata.files), None)
+        return None
+
+
+def _fits(filter: pc.Expression, table: pa.Table) -> bool:
+    try:
+        table.filter(filter)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def whole_number(name: str, value: object, least: int = 0) -> int:
+    """An argument that counts something."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidInput(f"{name} is a whole number from {least} on, not {str(value)[:80]!r}")
+    return value
