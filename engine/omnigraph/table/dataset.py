@@ -272,6 +272,11 @@ class Tables:
         return sorted(found)
 
 
+def append_of(handle: LanceDataset, fragments: Sequence[FragmentMetadata]) -> Transaction:
+    """A fresh append of files that were staged before, based on the handle."""
+    return Transaction(handle.version, LanceOperation.Append(list(fragments)))
+
+
 def stats_of(handle: LanceDataset) -> TableStats:
     """The facts of a version that status and sensors read from its pin. No request."""
     return _stats((fragment.metadata for fragment in handle.get_fragments()), _covered(handle))

@@ -23,6 +23,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
 from omnigraph.core import meter as m
 from omnigraph.core.errors import Corruption
+from omnigraph.table.blob import as_stored
 from omnigraph.table.keys import split_addresses
 from omnigraph.table.predicate import addresses_among
 from omnigraph.table.reading import reading
@@ -96,7 +97,7 @@ def stage_update(
     """
     if new_rows is None or new_rows.num_rows == 0:
         return stage_delete(handle, deleted, meter=meter)
-    rows, carried = _replacing_first(new_rows, replaces)
+    rows, carried = _replacing_first(as_stored(new_rows, handle.schema), replaces)
     with (
         reading(handle, meter, m.DATA, "write data and deletion files"),
         ThreadPoolExecutor(max_workers=_WRITERS, thread_name_prefix="stage") as pool,

@@ -1,0 +1,235 @@
+"""Bring records into a graph: read, check, lower, commit. One call, one commit, one receipt.
+
+Owns the order of these and the options of a load. Reading is ``input``'s, judging ``validate``'s, staging ``lower``'s, and
+everything durable ``commit``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.run import Outcome, Prepared, Request, run
+from omnigraph.commit.txn import Txn, read_current
+from omnigraph.commit.deadline import Deadline
+from omnigraph.core.errors import InvalidInput, NotFound
+from omnigraph.core.meter import Meter
+from omnigraph.schema import Catalog
+from omnigraph.write.changes import MODES, Mode, TypeChange
+from omnigraph.write.input import Input, read_source
+from omnigraph.write.lower import STAGE_FIRST_BYTES, StagedAppends, lower
+from omnigraph.write.receipt import Receipt, RejectedRows, TableChange, table_changes
+from omnigraph.write.validate import Verdict, validate
+
+BadRows = Literal["fail", "quarantine"]
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What ``graph.load`` was asked for."""
+
+    mode: str
+    branch: str = "main"
+    from_branch: str | None = None
+    actor: str | None = None
+    idempotency_key: str | None = None
+    on_bad_row: str = "fail"
+    bad_rows_max: int | float | None = None
+    quarantine_to: str | Path | None = None
+    expect_head: str | None = None
+    deadline_s: float = 60
+
+    def check(self) -> None:
+        if self.mode not in MODES:
+            raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
+        if self.on_bad_row not in ("fail", "quarantine"):
+            raise InvalidInput(f"on_bad_row must be 'fail' or 'quarantine', not {self.on_bad_row!r}")
+        if self.quarantine_to is not None and self.on_bad_row != "quarantine":
+            raise InvalidInput("quarantine_to needs on_bad_row='quarantine'")
+        bound = self.bad_rows_max
+        if bound is not None and (isinstance(bound, bool) or bound < 0 or (isinstance(bound, float) and bound >= 1)):
+            raise InvalidInput(f"bad_rows_max must be a number of rows or a share below 1.0, not {bound!r}")
+        if self.from_branch is not None:
+            raise NotFound(f"no branch {self.from_branch!r}", branch=self.from_branch)
+
+    @property
+    def checked_mode(self) -> Mode:
+        return cast(Mode, self.mode)
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What ``graph.check`` found. Nothing was written."""
+
+    ok: bool
+    records: int
+    rows: Mapping[str, int]
+    violations: tuple[Mapping[str, Any], ...]
+    total: int
+    reads: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "records": self.records,
+            "rows": dict(self.rows),
+            "violations": [dict(one) for one in self.violations],
+            "total": self.total,
+            "reads": list(self.reads),
+        }
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{key}: {count}" for key, count in sorted(self.rows.items()))
+        return f"<CheckReport {'ok' if self.ok else f'{self.total} violations'}; {self.records} records; {rows}>"
+
+    def _repr_html_(self) -> str:
+        body = "".join(
+            f"<tr><td>{one.get('record', '')}</td><td>{one['code']}</td><td>{_escaped(one['message'])}</td></tr>"
+            for one in self.violations
+        )
+        return f"<table><caption>{_escaped(repr(self))}</caption>{body}</table>"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+@dataclass
+class _Load:
+    """One load under way: what was read, and what survives a change of plan."""
+
+    engine: Engine
+    options: LoadOptions
+    catalog: Catalog
+    input: Input
+    staged: StagedAppends = field(default_factory=StagedAppends)
+    rejected: RejectedRows = field(default_factory=RejectedRows)
+    unchanged: dict[str, TableChange] = field(default_factory=dict)
+
+    def prepare(self, txn: Txn) -> Prepared | None:
+        """Judge the input against the pins of one transaction and say what it comes to."""
+        changes, verdict = self._judge(txn)
+        by_key = {change.table_key: change for change in changes}
+        actions = lower(txn, by_key, self.staged)
+        acted = {action.key for action in actions}
+        self.unchanged = {
+            key: TableChange(txn.pin(key).version, unchanged=change.rows.num_rows)
+            for key, change in by_key.items()
+            if key not in acted and change.rows.num_rows
+        }
+        if not actions:
+            return None
+        size = sum(change.rows.nbytes for change in changes)
+        return Prepared(
+            actions,
+            verdict.reads,
+            revalidate=lambda other: self._still_fits(other, changes),
+            stage_first=size > STAGE_FIRST_BYTES,
+        )
+
+    def _judge(self, txn: Txn) -> tuple[list[TypeChange], Verdict]:
+        changes = complete(self.input.changes(self.options.checked_mode), txn)
+        verdict = validate(changes, self.catalog, txn, limits=self.engine.limits, malformed=self.input.malformed)
+        verdict.raise_if_bad()
+        return changes, verdict
+
+    def _still_fits(self, txn: Txn, changes: list[TypeChange]) -> bool:
+        """Only tables that were read have moved: do the checks pass on them as they are now?"""
+        return validate(changes, self.catalog, txn, limits=self.engine.limits).ok
+
+
+def complete(changes: list[TypeChange], txn: Txn) -> list[TypeChange]:
+    """Fill in what only the committed side knows."""
+    return changes
+
+
+def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
+    """Read the source, then commit it whole or not at all."""
+    options.check()
+    engine.ref_of(options.branch)
+    meter = Meter()
+    known = _replay(engine, options, meter)
+    if known is not None:
+        return known
+    work = _read(engine, source, options)
+    if not work.input.tables and not work.input.malformed:
+        return Receipt(None, options.branch, {}, rejected=work.rejected, storage=meter.snapshot())
+    request = Request(
+        kind="load",
+        branch=options.branch,
+        keys=frozenset(work.input.tables),
+        actor=options.actor,
+        idempotency_key=options.idempotency_key,
+        expect_head=options.expect_head,
+        deadline_s=options.deadline_s,
+    )
+    outcome = run(engine, request, work.prepare, meter)
+    return receipt(outcome, options.branch, work.rejected, work.unchanged, meter)
+
+
+def receipt(
+    outcome: Outcome, branch: str, rejected: RejectedRows, unchanged: Mapping[str, TableChange], meter: Meter
+) -> Receipt:
+    """``unchanged``: tables that were named and stay as they are; the commit does not know them."""
+    tables = dict(unchanged)
+    if outcome.row is not None:
+        tables = table_changes(outcome.row) if outcome.replayed else {**tables, **table_changes(outcome.row)}
+    return Receipt(
+        None if outcome.row is None else outcome.row.commit_id,
+        branch,
+        dict(sorted(tables.items())),
+        replayed=outcome.replayed,
+        rejected=rejected,
+        storage=meter.snapshot(),
+        warnings=outcome.warnings,
+    )
+
+
+def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
+    """What a load of this source would be told. Writes nothing."""
+    options.check()
+    work = _read(engine, source, options)
+    meter = Meter()
+    held = read_current(engine, options.branch, meter=meter)
+    txn = Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter)
+    changes = complete(work.input.changes(options.checked_mode), txn)
+    verdict = validate(changes, work.catalog, txn, limits=engine.limits, malformed=work.input.malformed)
+    return CheckReport(
+        verdict.ok,
+        work.input.records,
+        {key: table.rows.num_rows for key, table in work.input.tables.items()},
+        tuple(violation.to_dict() for violation in verdict.violations),
+        verdict.total,
+        tuple(sorted(verdict.reads)),
+    )
+
+
+def _replay(engine: Engine, options: LoadOptions, meter: Meter) -> Receipt | None:
+    """A known key is answered before the source is even opened: it may be gone by now."""
+    if options.idempotency_key is None:
+        return None
+    engine.limits.check("idempotency_key_bytes", len(options.idempotency_key.encode()))
+    held = engine.known(options.branch)
+    if held is None:
+        return None
+    row = engine.history.find_key(held, options.idempotency_key, meter=meter)
+    if row is None:
+        return None
+    return Receipt(row.commit_id, options.branch, table_changes(row), replayed=True, storage=meter.snapshot())
+
+
+def _read(engine: Engine, source: Any, options: LoadOptions) -> _Load:
+    held = engine.known(options.branch) or engine.latest(options.branch)
+    catalog = engine.catalog(held.state.schema)
+    given = read_source(
+        source,
+        catalog,
+        engine.limits,
+        mode=options.checked_mode,
+        clock=engine.clock,
+        keep_rejected=options.on_bad_row == "quarantine",
+    )
+    return _Load(engine, options, catalog, given)
