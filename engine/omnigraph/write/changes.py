@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +29,11 @@ class PinnedView(Protocol):
         """Row count at the pin; costs nothing."""
         ...
 
-    def contains(self, table_key: str, ids: pa.Array) -> pa.BooleanArray:
+    def contains(self, table_key: str, ids: pa.Array[Any]) -> pa.BooleanArray:
         """Which of ``ids`` are committed, aligned with them."""
         ...
 
-    def fetch(self, table_key: str, column: str, values: pa.Array, columns: Sequence[str]) -> pa.Table:
+    def fetch(self, table_key: str, column: str, values: pa.Array[Any], columns: Sequence[str]) -> pa.Table:
         """Rows whose ``column`` is one of ``values``."""
         ...
 
@@ -107,7 +107,7 @@ class TypeChange:
     rows: pa.Table
     mode: Mode = "append"
     minted: bool | npt.NDArray[np.bool_] = False
-    deleted_ids: pa.Array | None = None
+    deleted_ids: pa.Array[Any] | None = None
     origin: Origin = field(default_factory=Origin)
     # The caller has already taken along every edge of the nodes it deletes: committed edges need not be searched again.
     cascaded: bool = False
@@ -123,10 +123,10 @@ class TypeChange:
 
     def take(self, rows: RowIndex) -> TypeChange:
         """The same change with only the rows named, in the order given."""
-        import pyarrow as pa
+        from omnigraph.write.arrays import positions
 
         minted = self.minted if isinstance(self.minted, bool) else self.minted[rows]
-        return replace(self, rows=self.rows.take(pa.array(rows)), minted=minted, origin=self.origin.take(rows))
+        return replace(self, rows=self.rows.take(positions(rows)), minted=minted, origin=self.origin.take(rows))
 
 
 class RecordingView:
@@ -141,11 +141,11 @@ class RecordingView:
         self.reads.add(table_key)
         return self._view.rows(table_key)
 
-    def contains(self, table_key: str, ids: pa.Array) -> pa.BooleanArray:
+    def contains(self, table_key: str, ids: pa.Array[Any]) -> pa.BooleanArray:
         self.reads.add(table_key)
         return self._view.contains(table_key, ids)
 
-    def fetch(self, table_key: str, column: str, values: pa.Array, columns: Sequence[str]) -> pa.Table:
+    def fetch(self, table_key: str, column: str, values: pa.Array[Any], columns: Sequence[str]) -> pa.Table:
         self.reads.add(table_key)
         return self._view.fetch(table_key, column, values, columns)
 

@@ -15,6 +15,7 @@ import pyarrow.compute
 
 from omnigraph.schema.arrow import arrow_type
 from omnigraph.schema.catalog import PropType, ScalarKind
+from omnigraph.write.arrays import fixed_size_lists, lists
 from omnigraph.write.cells import DAY_BOUNDS, Refusal, convert
 
 pc: Any = pyarrow.compute
@@ -103,7 +104,8 @@ def _lists_at_once(kind: PropType, values: Sequence[Any]) -> pa.Array[Any] | Non
         end += 0 if value is None else len(value)
         offsets.append(end)
     mask = pa.array([value is None for value in values], pa.bool_())
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=arrow_type(kind), mask=mask)
+    column: pa.Array[Any] = lists(pa.array(offsets, pa.int32()), items, arrow_type(kind), mask)
+    return column
 
 
 def _vectors_at_once(kind: PropType, values: Sequence[Any]) -> pa.Array[Any] | None:
@@ -113,7 +115,8 @@ def _vectors_at_once(kind: PropType, values: Sequence[Any]) -> pa.Array[Any] | N
     items = _build_at_once(PropType(ScalarKind.F32), [item for value in values for item in value])
     if items is None or items.null_count:
         return None
-    return pa.FixedSizeListArray.from_arrays(items, type=arrow_type(kind))
+    column: pa.Array[Any] = fixed_size_lists(items, arrow_type(kind))
+    return column
 
 
 def _build_one_by_one(kind: PropType, values: Sequence[Any]) -> tuple[pa.Array[Any], Refused]:

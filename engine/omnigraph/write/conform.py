@@ -18,6 +18,7 @@ import pyarrow.compute
 from omnigraph.schema.arrow import arrow_type
 from omnigraph.schema.catalog import PropType, ScalarKind
 from omnigraph.write import violations as v
+from omnigraph.write.arrays import fixed_size_lists, lists, nulls
 from omnigraph.write.cells import DAY_BOUNDS, INTEGER_BOUNDS, Refusal, convert
 from omnigraph.write.changes import RowIndex
 
@@ -56,7 +57,7 @@ def conform_column(kind: PropType, column: pa.Array[Any]) -> Taken:
     column = _plain(column)
     wanted = arrow_type(kind)
     if pa.types.is_null(column.type):
-        return pa.nulls(len(column), wanted), []
+        return nulls(len(column), wanted), []
     if kind.scalar is ScalarKind.VECTOR:
         return _vectors(kind, column)
     if kind.is_list:
@@ -139,7 +140,7 @@ def _integers(kind: ScalarKind, column: Array) -> Taken:
         outside.append(pc.less(column, pa.scalar(low, column.type)))
     if source_high > high:
         outside.append(pc.greater(column, pa.scalar(high, column.type)))
-    mask = outside[0] if len(outside) == 1 else pc.or_(*outside) if outside else pa.nulls(len(column), pa.bool_())
+    mask = outside[0] if len(outside) == 1 else pc.or_(*outside) if outside else nulls(len(column), pa.bool_())
     return pc.cast(column, wanted, safe=False), _bad(mask, v.OVERFLOW, f"the integer is outside {low}..{high}")
 
 
@@ -279,9 +280,7 @@ def _lists(kind: PropType, column: Array) -> Taken:
     items, bad = conform_column(element, column.flatten())
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    taken = pa.ListArray.from_arrays(
-        pa.array(offsets), items, type=arrow_type(kind), mask=column.is_null() if column.null_count else None
-    )
+    taken = lists(pa.array(offsets), items, arrow_type(kind), column.is_null() if column.null_count else None)
     owners = np.repeat(np.arange(len(column), dtype=np.int64), lengths)
     return taken, [BadRows(np.unique(owners[each.rows]), each.code, each.reason) for each in bad]
 
@@ -300,7 +299,7 @@ def _vectors(kind: PropType, column: Array) -> Taken:
     single = pc.cast(items, pa.float32(), safe=False)
     if items.null_count or not pc.all(pc.is_finite(single), min_count=0).as_py():
         return _vectors_one_by_one(kind, column)
-    return pa.FixedSizeListArray.from_arrays(single, type=arrow_type(kind)), []
+    return fixed_size_lists(single, arrow_type(kind)), []
 
 
 def _vectors_one_by_one(kind: PropType, column: Array) -> Taken:

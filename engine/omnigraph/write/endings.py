@@ -17,6 +17,7 @@ from omnigraph.core.errors import DataInvalid
 from omnigraph.schema.catalog import NodeType, PropType, ScalarKind
 from omnigraph.schema.keytext import column_text, join_texts, value_text
 from omnigraph.write import violations as v
+from omnigraph.write.arrays import one_array
 from omnigraph.write.cells import Refusal, convert
 from omnigraph.write.columns import Refused
 
@@ -89,8 +90,7 @@ def end_array(node: NodeType, column: pa.Array[Any]) -> pa.Array[Any]:
     if not pa.types.is_string(column.type):
         if len(kinds) != 1 or kinds[0].scalar is ScalarKind.STRING:
             raise DataInvalid(f"a column of {column.type} holds no ids of {node.name}")
-        text: pa.Array[Any] = column_text(kinds[0], column)
-        return text
+        return one_array(column_text(kinds[0], column), pa.utf8())
     if len(kinds) == 1 and kinds[0].scalar in _TIMES:
         # Few spellings occur often: each is looked at once.
         encoded = pc.dictionary_encode(column)

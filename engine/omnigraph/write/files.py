@@ -48,8 +48,8 @@ def open_bytes(place: str | PathLike[str], opener: Opener | None = None) -> Iter
         start = buffered.read(len(_GZIP))
         buffered.seek(0)
         if start == _GZIP:
-            buffered = held.enter_context(gzip.GzipFile(fileobj=buffered, mode="rb"))  # type: ignore[arg-type]
-        yield buffered  # type: ignore[misc]
+            buffered = held.enter_context(gzip.GzipFile(fileobj=buffered, mode="rb"))
+        yield buffered
 
 
 def _open(place: str | PathLike[str], opener: Opener | None) -> Any:

@@ -16,7 +16,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
+
+from omnigraph.write.arrays import over_buffer
+
+pc: Any = pyarrow.compute
 
 Words = list[npt.NDArray[np.uint64]]
 Rows = npt.NDArray[np.int64]
@@ -58,7 +62,7 @@ class KeySet:
     def nbytes(self) -> int:
         return self._slots.nbytes + sum(word.nbytes for column in self._words for word in column)
 
-    def add(self, *columns: pa.Array) -> Rows:
+    def add(self, *columns: pa.Array[Any]) -> Rows:
         """Append rows (no nulls) and return, for each, the position of the first equal key: its own if it is new."""
         n = len(columns[0])
         self._reserve(self._rows + n)
@@ -69,7 +73,7 @@ class KeySet:
             firsts[start : start + _STEP_ROWS] = self._insert(words, len(part[0]))
         return firsts
 
-    def find(self, *columns: pa.Array) -> Rows:
+    def find(self, *columns: pa.Array[Any]) -> Rows:
         """For each row (no nulls) the position of the first equal key, or -1."""
         n = len(columns[0])
         found = np.empty(n, dtype=np.int64)
@@ -78,7 +82,7 @@ class KeySet:
             found[start : start + _STEP_ROWS] = self._search([encode_words(c) for c in part], len(part[0]))
         return found
 
-    def has(self, *columns: pa.Array) -> npt.NDArray[np.bool_]:
+    def has(self, *columns: pa.Array[Any]) -> npt.NDArray[np.bool_]:
         return self.find(*columns) >= 0
 
     # --- storage ---------------------------------------------------------------------------------------------------
@@ -181,13 +185,13 @@ def _slots_for(rows: int) -> int:
 # --- columns as words -------------------------------------------------------------------------------------------------
 
 
-def encode_words(column: pa.Array) -> Words:
+def encode_words(column: pa.Array[Any]) -> Words:
     """The words of one column without nulls. Equal values of one type have equal words, and only they."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _text_words(column)
     if pa.types.is_dictionary(kind):
-        return encode_words(column.dictionary_decode())
+        return encode_words(pc.cast(column, column.type.value_type))
     if pa.types.is_boolean(kind):
         return [pc.cast(column, pa.uint8()).to_numpy(zero_copy_only=False).astype(np.uint64)]
     if pa.types.is_floating(kind):
@@ -201,13 +205,13 @@ def encode_words(column: pa.Array) -> Words:
     return [column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False).view(np.uint64)]
 
 
-def _text_words(column: pa.Array) -> Words:
+def _text_words(column: pa.Array[Any]) -> Words:
     n = len(column)
     if n == 0:
         return [np.empty(0, dtype=np.uint64)]
     _, offsets_buffer, data_buffer = column.buffers()
     wide = pa.types.is_large_string(column.type)
-    offsets = np.frombuffer(offsets_buffer, dtype=np.int64 if wide else np.int32)[column.offset : column.offset + n + 1]
+    offsets = over_buffer(offsets_buffer, np.int64 if wide else np.int32)[column.offset : column.offset + n + 1]
     lengths = np.diff(offsets)
     longest = int(lengths.max())
     if longest == 0:
@@ -217,7 +221,7 @@ def _text_words(column: pa.Array) -> Words:
     count = (width + 7) // 8
     # A word is read as eight bytes at any address, also past the end of the last text: hence the room behind.
     data = np.empty(end - begin + count * 8 + 8, dtype=np.uint8)
-    data[: end - begin] = np.frombuffer(data_buffer, dtype=np.uint8)[begin:end]
+    data[: end - begin] = over_buffer(data_buffer, np.uint8)[begin:end]
     data[end - begin :] = 0
     at_any = np.ndarray((len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
     starts = offsets[:-1].astype(np.int64) - begin
@@ -234,7 +238,7 @@ def _text_words(column: pa.Array) -> Words:
     return words
 
 
-def _digest_long(column: pa.Array, rows: Sequence[int] | Rows, words: Words) -> None:
+def _digest_long(column: pa.Array[Any], rows: Sequence[int] | Rows, words: Words) -> None:
     for row in rows:
         digest = hashlib.sha256(column[int(row)].as_buffer()).digest()
         values = [_DIGEST_MARK, *np.frombuffer(digest, dtype=np.uint64)]

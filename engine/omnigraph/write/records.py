@@ -128,9 +128,9 @@ class RecordReader:
             return None, [Violation(v.MALFORMED, "a record is a JSON object", value=show_value(record))]
         reasons = [_repeated(inner) for inner in (record, record.get("data")) if isinstance(inner, Repeated)]
         if "type" in record:
-            member, allowed = "type", _NODE_MEMBERS
+            member, allowed = "type", frozenset(_NODE_MEMBERS)
         elif "edge" in record:
-            member, allowed = "edge", _EDGE_MEMBERS
+            member, allowed = "edge", frozenset(_EDGE_MEMBERS)
         else:
             reasons.append(
                 Violation(v.MALFORMED, "a record has a 'type' (node) or an 'edge'", value=show_value(record))
@@ -145,7 +145,7 @@ class RecordReader:
                 Violation(v.UNKNOWN_TYPE, f"no such {kind} type: {show_value(name)}", value=show_value(name))
             )
             return None, reasons
-        who = {"table_key": declared.table_key, "type": declared.name}
+        who: dict[str, Any] = {"table_key": declared.table_key, "type": declared.name}
         data = record.get("data", _NOTHING)
         if data is not _NOTHING and not isinstance(data, Mapping):
             message = f"{declared.name}.data is an object, got {show_value(data)}"

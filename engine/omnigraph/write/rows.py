@@ -23,6 +23,8 @@ from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import EdgeType, NodeType, TableType
 from omnigraph.schema.keytext import derive_ids
 from omnigraph.write import violations as v
+from omnigraph.write.arrays import one_array as one_array
+from omnigraph.write.arrays import positions
 from omnigraph.write.changes import Origin, RowIndex
 from omnigraph.write.rejects import Finding, Rejects
 from omnigraph.write.violations import Violation, show_value
@@ -115,7 +117,7 @@ def settle(
     kept = _without(raw.count, bad)
     if kept is None:
         return Piece(batch, minted, origin)
-    return Piece(batch.take(pa.array(kept)), minted if isinstance(minted, bool) else minted[kept], origin.take(kept))
+    return Piece(batch.take(positions(kept)), minted if isinstance(minted, bool) else minted[kept], origin.take(kept))
 
 
 def _shifted(original: Callable[[int], Any], kept: RowIndex) -> Callable[[int], Any]:
@@ -131,7 +133,7 @@ def _without(count: int, bad: RowIndex) -> RowIndex | None:
 
 
 def _take(raw: RawRows, rows: RowIndex) -> RawRows:
-    at = pa.array(rows)
+    at = positions(rows)
     return RawRows(
         raw.type,
         len(rows),
@@ -207,14 +209,6 @@ def _identify(
     for column_name, member in ENDS.items() if isinstance(declared, EdgeType) else ():
         findings += _too_long(member, raw.ends[column_name], describer, limits)
     return ids, minted, findings
-
-
-def one_array(column: Any, kind: pa.DataType) -> pa.Array[Any]:
-    """A column as one array; pieces are small enough for that."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], kind)])
-    found: pa.Array[Any] = column
-    return found
 
 
 def _disagreements(given: pa.Array[Any] | None, ids: pa.Array[Any], describer: Describer) -> list[Finding]:
