@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from omnigraph.table.blob import logical_schema
+
 if TYPE_CHECKING:
     from lance import LanceDataset
     from lance.fragment import FragmentMetadata
@@ -63,7 +65,7 @@ def layout_of(handle: LanceDataset) -> Layout:
         fragments=fragments,
         by_files=_by_files(fragments.values()),
         fields={field.name(): field.id() for field in handle.lance_schema.fields()},
-        schema=handle.schema,
+        schema=logical_schema(handle.schema),
         covered=_covered(handle) if fragments else {},
     )
 

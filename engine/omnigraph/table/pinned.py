@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.core import meter as m
+from omnigraph.table.blob import READ_BYTES
 from omnigraph.table.keys import KeyCache
 from omnigraph.table.layout import Layout, layout_of
 from omnigraph.table.lookup import Addresses, Lookup
@@ -242,7 +243,7 @@ class PinnedTable:
     ) -> Any:
         if fragments is not None and len(fragments) < len(self.layout.fragments):
             options["fragments"] = [handle.get_fragment(int(fragment)) for fragment in fragments]
-        return handle.scanner(columns=names, **options)
+        return handle.scanner(columns=names, **READ_BYTES, **options)
 
     def _nothing(self, columns: Sequence[str]) -> pa.Table:
         schema = self.schema
