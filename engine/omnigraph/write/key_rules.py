@@ -63,15 +63,21 @@ class KeyedRows:
 
 @dataclass
 class Rewritten:
-    """Ids whose committed rows do not stay as they are: those that the change gives rows, and those that it deletes."""
+    """Ids that the change gives rows, and ids that it deletes."""
 
-    given: KeySet = field(default_factory=KeySet)
+    mode: Mode = "merge"
+    given_rows: KeyedRows = field(default_factory=KeyedRows)
     given_ids: list[pa.Array[Any]] = field(default_factory=list)
     deleted: KeySet | None = None
     deleted_ids: pa.Array[Any] | None = None
 
+    @property
+    def given(self) -> KeySet:
+        return self.given_rows.keys
+
     def sets(self) -> tuple[KeySet | None, ...]:
-        return (self.given, self.deleted)
+        """Ids whose committed rows do not stay as they are. An append leaves all as they are."""
+        return (None if self.mode == "append" else self.given, self.deleted)
 
     def asked(self) -> Iterator[tuple[pa.Array[Any], KeySet]]:
         """Ids to look up, with the set that says whether a row found is one of them."""
@@ -89,8 +95,6 @@ class IdRule:
         self._mode = mode
         self._given: list[tuple[Block, RowIndex | None, pa.Array[Any]]] = []
         self._rewritten = rewritten
-        self._ids = KeyedRows()
-        rewritten.given = self._ids.keys
 
     def feed(self, block: Block) -> Iterator[Finding]:
         rows = block.given()
@@ -99,7 +103,7 @@ class IdRule:
             ids = ids.take(positions(rows))
         if not len(ids):
             return
-        mine, firsts = self._ids.add(block, rows, [ids])
+        mine, firsts = self._rewritten.given_rows.add(block, rows, [ids])
         if self._mode == "append":
             self._given.append((block, rows, ids))
         else:
@@ -220,12 +224,22 @@ class UniqueRule:
             found = self._keyed.keys.find(*[batch.column(name) for name in self._group])
             for i in np.flatnonzero(found >= 0).tolist():
                 position = int(found[i])
+                if self._is_itself(rewritten, batch.column("id").slice(i, 1), position):
+                    continue
                 committed = batch.column("id")[i].as_py()
                 held = hits.get(position)
                 if held is None or committed < held[1]:
                     hits[position] = (position, committed)
         if hits:
             yield self._taken(hits)
+
+    def _is_itself(self, rewritten: Rewritten, committed_id: pa.Array[Any], position: int) -> bool:
+        """Whether the row has the committed row's own id. An append says so by another rule."""
+        held = rewritten.given.find(committed_id)
+        if held[0] < 0:
+            return False
+        row = rewritten.given_rows.rows_at(held)[0]
+        return bool(row == self._keyed.rows_at(np.array([position], dtype=np.int64))[0])
 
     def _lead(self) -> int:
         """The column to look up by: an endpoint of edges, else the first that is a text."""

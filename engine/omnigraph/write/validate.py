@@ -117,7 +117,7 @@ class TableChecks:
         self.type = declared
         self.mode = change.mode
         self.cascaded = change.cascaded
-        self.rewritten = Rewritten(deleted_ids=change.deleted_ids)
+        self.rewritten = Rewritten(change.mode, deleted_ids=change.deleted_ids)
         if change.deleted_ids is not None and len(change.deleted_ids):
             self.rewritten.deleted = KeySet()
             self.rewritten.deleted.add(change.deleted_ids)
