@@ -243,3 +243,12 @@ def test_the_places_where_a_write_can_die_have_names(store: Store) -> None:
         "store.replaced",
         "store.delete",
     ]
+
+
+def test_folders_are_the_names_one_level_down(store: Store) -> None:
+    for key in ("a/x/1", "a/x/2", "a/y/deep/er/3", "a/file", "ab/z/4"):
+        store.create(key, b"-")
+    assert store.folders("a/") == ("x", "y")
+    assert store.folders("a/y/") == ("deep",)
+    assert store.folders("") == ("a", "ab")
+    assert store.folders("nothing/") == ()

@@ -85,6 +85,10 @@ class Store(Protocol):
     def list(self, prefix: str, *, start_after: str | None = None, meter: Meter | None = None) -> list[Entry]:
         """Every object whose key starts with ``prefix`` and sorts after ``start_after``; complete, sorted by key."""
 
+    def folders(self, prefix: str, *, meter: Meter | None = None) -> tuple[str, ...]:
+        """The names directly below ``prefix`` (which ends with a slash) that hold objects; sorted. Looks no deeper, so
+        it costs what there are names, not what there are objects. A disk may also name folders left empty."""
+
     def delete(self, key: str, *, meter: Meter | None = None) -> bool:
         """Afterwards the object is gone. ``False`` only where the store says that it was not there before."""
 

@@ -233,6 +233,20 @@ class LocalStore:
         found.sort(key=lambda entry: entry.key)
         return found
 
+    def folders(self, prefix: str, *, meter: Meter | None = None) -> tuple[str, ...]:
+        check_prefix(prefix)
+        _count(meter, prefix)
+        folder = prefix.removesuffix("/")
+        with self._translated("list", prefix):
+            top = os.path.join(self._root, *folder.split("/")) if folder else self._root
+            self._check_inside(top)
+            self._check_root_is_folder()
+            try:
+                with os.scandir(top) as entries:
+                    return tuple(sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False)))
+            except (FileNotFoundError, NotADirectoryError):
+                return ()
+
     # --- deleting -------------------------------------------------------------------------------------------------------
 
     def delete(self, key: str, *, meter: Meter | None = None) -> bool:

@@ -257,6 +257,34 @@ class S3Store:
         found.sort(key=lambda entry: entry.key)
         return found
 
+    def folders(self, prefix: str, *, meter: Meter | None = None) -> tuple[str, ...]:
+        check_prefix(prefix)
+        page: dict[str, Any] = {
+            "Bucket": self._bucket,
+            "Prefix": self._prefix + prefix,
+            "Delimiter": "/",
+            "MaxKeys": _PAGE,
+        }
+        found: set[str] = set()
+        seen_tokens: set[str] = set()
+        while True:
+            answer = self._send(
+                lambda client: client.list_objects_v2(**page, **self._connection().for_requests()),
+                "list",
+                prefix,
+                meter,
+            )
+            assert answer is not None  # nothing is expected to fail
+            for item in answer.get("CommonPrefixes", []):
+                found.add(item["Prefix"].removeprefix(self._prefix + prefix).removesuffix("/"))
+            if not answer.get("IsTruncated"):
+                return tuple(sorted(found - {""}))
+            token = answer.get("NextContinuationToken", "")
+            if not token or token in seen_tokens:
+                raise StoreUnavailable(f"the store does not finish a listing: prefix={prefix} uri={self.uri}")
+            seen_tokens.add(token)
+            page["ContinuationToken"] = token
+
     # --- deleting -------------------------------------------------------------------------------------------------------
 
     def delete(self, key: str, *, meter: Meter | None = None) -> bool:
