@@ -16,6 +16,9 @@ STORAGE_VERSION = 4
 _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Batch": ("omnigraph.write.batch", "Batch"),
     "Graph": ("omnigraph.graph", "Graph"),
+    "CheckReport": ("omnigraph.write.load", "CheckReport"),
+    "StagedFragments": ("omnigraph.write.staging", "StagedFragments"),
+    "check_staged": ("omnigraph.write.staged", "check_staged"),
     "errors": ("omnigraph.core.errors", None),
     "init": ("omnigraph.graph", "init"),
     "lint": ("omnigraph.gq", "lint"),

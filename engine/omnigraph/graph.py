@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.write.load import CheckReport
     from omnigraph.write.outcome import Outcome
     from omnigraph.write.receipt import Receipt
+    from omnigraph.write.staged import StagingTxn
 
 
 def init(
@@ -203,6 +204,13 @@ class Graph:
             deadline_s=deadline_s,
         )
         return load(self._open_engine(), source, options)
+
+    def begin(self, branch: str = MAIN, *, actor: str | None = None, resume: str | None = None) -> StagingTxn:
+        """A staging transaction for bytes that others write; ``resume``: the id of one begun earlier, anywhere."""
+        from omnigraph.write.staged import begin
+
+        who = resolve_actor(actor if actor is not None else self._actor)
+        return begin(self._open_engine(), branch=branch, actor=who, resume=resume)
 
     def check(self, source: Any, *, mode: str, branch: str = MAIN) -> CheckReport:
         """Validate what ``load`` would be given. Writes nothing."""

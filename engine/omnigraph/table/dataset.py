@@ -95,6 +95,10 @@ class Tables:
     def uri(self, ref: TableRef) -> str:
         return self._store.lance_uri(ref.relative)
 
+    def store_uri(self, key: str) -> str:
+        """Where Lance finds one file below the root."""
+        return self._store.lance_uri(key)
+
     @property
     def options(self) -> dict[str, str] | None:
         return self._options

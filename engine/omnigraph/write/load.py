@@ -70,9 +70,13 @@ class CheckReport:
     violations: tuple[Mapping[str, Any], ...]
     total: int
     reads: tuple[str, ...] = ()
+    pins: Mapping[str, tuple[str, str | None, int]] = field(default_factory=dict)  # what the answer rests on
+    digest: str | None = None  # of the staged fragments that were judged
 
     def to_dict(self) -> dict[str, Any]:
         return {
+            "pins": {key: list(triple) for key, triple in sorted(self.pins.items())},
+            "digest": self.digest,
             "ok": self.ok,
             "records": self.records,
             "rows": dict(self.rows),

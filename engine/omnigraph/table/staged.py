@@ -1,0 +1,114 @@
+"""Fragments that somebody has written and nobody has committed: as plain JSON, read back, verified, given up.
+
+Owns what staged files look like to Lance. Whose they are and whether they may be committed is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from lance import LanceOperation, Transaction
+from lance.file import LanceFileReader
+from lance.fragment import FragmentMetadata
+
+from omnigraph.table.dataset import TableRef, Tables, translated
+
+BATCH_ROWS = 1 << 17
+
+
+def fragment_json(fragment: FragmentMetadata) -> dict[str, Any]:
+    """Lance's own description of a fragment, as plain values."""
+    described: dict[str, Any] = fragment.to_json()
+    return described
+
+
+def fragment_of(described: Mapping[str, Any]) -> FragmentMetadata:
+    return FragmentMetadata.from_json(json.dumps(dict(described)))
+
+
+def files_of(described: Mapping[str, Any]) -> list[str]:
+    """The files of a staged fragment below its table: data files, and the deletion file if it has one."""
+    fragment = fragment_of(described)
+    found = [f"data/{file.path}" for file in fragment.files]
+    deletion = fragment.deletion_file
+    if deletion is not None:
+        found.append(deletion.path(fragment.id))
+    return found
+
+
+def rows_of(described: Mapping[str, Any]) -> int:
+    fragment = fragment_of(described)
+    return int(fragment.physical_rows - fragment.num_deletions)
+
+
+def append_transaction(handle: Any, new: Sequence[Mapping[str, Any]]) -> Transaction:
+    return Transaction(handle.version, LanceOperation.Append([fragment_of(one) for one in new]))
+
+
+def overwrite_transaction(handle: Any, new: Sequence[Mapping[str, Any]]) -> Transaction:
+    fragments = [fragment_of(one) for one in new]
+    return Transaction(handle.version, LanceOperation.Overwrite(handle.lance_schema, fragments))
+
+
+def update_transaction(
+    handle: Any,
+    new: Sequence[Mapping[str, Any]],
+    updated: Sequence[Mapping[str, Any]],
+    removed: Sequence[int],
+    fields: Sequence[int],
+) -> Transaction:
+    operation = LanceOperation.Update(
+        removed_fragment_ids=list(removed),
+        updated_fragments=[fragment_of(one) for one in updated],
+        new_fragments=[fragment_of(one) for one in new],
+        fields_modified=[],
+        fields_for_preserving_frag_bitmap=list(fields),
+        update_mode="rewrite_rows",
+    )
+    return Transaction(handle.version, operation)
+
+
+def field_ids(handle: Any) -> list[int]:
+    """Ids of all fields of a table, nested ones included."""
+    found: list[int] = []
+    todo = list(handle.lance_schema.fields())
+    while todo:
+        one = todo.pop()
+        found.append(one.id())
+        todo.extend(one.children())
+    return sorted(found)
+
+
+def deleted_by(handle: Any, updated: Sequence[Mapping[str, Any]], removed: Sequence[int]) -> int:
+    """Rows of the handle's version that an update takes away."""
+    gone = 0
+    for described in updated:
+        after = fragment_of(described)
+        before = handle.get_fragment(after.id)
+        gone += after.num_deletions - (0 if before is None else before.metadata.num_deletions)
+    for number in removed:
+        before = handle.get_fragment(number)
+        if before is not None:
+            gone += before.metadata.physical_rows - before.metadata.num_deletions
+    return int(gone)
+
+
+def read_rows(
+    tables: Tables, ref: TableRef, new: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of staged fragments, straight from their files, in the order of the fragments."""
+    for described in new:
+        fragment = fragment_of(described)
+        if len(fragment.files) != 1 or fragment.deletion_file is not None:
+            raise ValueError("a staged fragment has one data file and deletes nothing")
+        name = f"{ref.relative}/data/{fragment.files[0].path}"
+        with translated(f"read staged file {name}"):
+            reader = LanceFileReader(
+                tables.store_uri(name),
+                storage_options=tables.options,
+                columns=None if columns is None else list(columns),
+            )
+            yield from reader.read_all(batch_size=BATCH_ROWS).to_batches()

@@ -1,0 +1,402 @@
+"""The door for bytes that others have staged: begin, add, check, load, abort; across processes and steps.
+
+The same validator and the same commit as any load. A staging transaction only remembers where its files are; nothing
+waits for it, and what it was begun on binds an update alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.engine import Engine, gather
+from omnigraph.commit.plan import Counts
+from omnigraph.commit.run import Action, Prepared, Request, run
+from omnigraph.commit.txn import Txn, read_current
+from omnigraph.core.errors import InvalidInput, NotFound, ReadSetChanged
+from omnigraph.core.ids import new_ulid
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import Pin
+from omnigraph.manifest.state import State
+from omnigraph.schema import table_schema
+from omnigraph.table import staged as fragments_
+from omnigraph.table.dataset import TableRef
+from omnigraph.write.changes import Mode, TypeChange
+from omnigraph.write.load import CheckReport, LoadOptions, receipt
+from omnigraph.write.receipt import Receipt, RejectedRows
+from omnigraph.write.staging import Record, Records, StagedFile, StagedFragments, record_table
+from omnigraph.write.validate import validate
+
+Staged = StagedFragments | Sequence[StagedFragments]
+
+
+@dataclass(frozen=True)
+class StagingTable:
+    """Where to write fragments of one table, and the version whose schema they must have."""
+
+    key: str
+    uri: str
+    version: int
+    identity: str
+    staging_id: str
+
+    def describe(self, fragments: Iterable[Any], kind: str = "append") -> StagedFragments:
+        """Lance fragments that were written with ``write_fragments(data, uri)`` as something that ``load_staged`` takes."""
+        new = [one if isinstance(one, Mapping) else fragments_.fragment_json(one) for one in fragments]
+        files = [
+            StagedFile(path=f"data/{file['path']}", size=file["file_size_bytes"] or 0)
+            for one in new
+            for file in one["files"]
+        ]
+        return StagedFragments(
+            staging_id=self.staging_id,
+            table_key=self.key,
+            identity=self.identity,
+            base_pin=self.version,
+            kind=kind,  # type: ignore[arg-type]  # pydantic refuses any other
+            new=[dict(one) for one in new],
+            files=files,
+            rows=sum(fragments_.rows_of(one) for one in new),
+        )
+
+
+@dataclass
+class StagingTxn:
+    """Bytes on their way into a graph. ``graph.begin()`` makes one; ``graph.begin(resume=txn.id)`` takes it up elsewhere."""
+
+    _engine: Engine = field(repr=False)
+    _record: Record
+
+    @property
+    def id(self) -> str:
+        return self._record.id
+
+    @property
+    def base(self) -> str:
+        """The head commit at which it was begun."""
+        return self._record.head
+
+    @property
+    def branch(self) -> str:
+        return self._record.branch
+
+    @property
+    def staged(self) -> tuple[StagedFragments, ...]:
+        """Everything added so far."""
+        return tuple(self._record.staged)
+
+    def table(self, name: str) -> StagingTable:
+        """By table key (``node:Person``) or type name."""
+        key = self._key(name)
+        noted = self._record.table(key)
+        uri = self._engine.tables.uri(TableRef(noted.path, noted.ref))
+        return StagingTable(key, uri, noted.pin, noted.identity, self.id)
+
+    def _key(self, name: str) -> str:
+        keys = [table.key for table in self._record.tables]
+        for key in (name, f"node:{name}", f"edge:{name}"):
+            if key in keys:
+                return key
+        raise NotFound(f"the graph has no type {name!r}", hint=f"it has {', '.join(keys[:20])}", table_key=name)
+
+    def add(self, staged: Staged) -> None:
+        """Note files in the record, so that an abort and a cleanup can find them."""
+        added = _listed(staged)
+        for one in added:
+            self._check_mine(one)
+        known = {one.digest for one in self._record.staged}
+        fresh = [one for one in added if one.digest not in known]
+        if fresh:
+            record = self._record.model_copy(update={"staged": [*self._record.staged, *fresh]})
+            Records(self._engine.store).save(record)
+            self._record = record
+
+    def _check_mine(self, one: StagedFragments) -> None:
+        noted = self._record.table(one.table_key)
+        if one.staging_id != self.id or one.identity != noted.identity:
+            raise InvalidInput(
+                f"these fragments of {one.table_key} were staged for {one.staging_id}, not for {self.id}",
+                hint="resume the transaction that they were staged for with graph.begin(resume=...)",
+                staging_id=one.staging_id,
+                table_key=one.table_key,
+            )
+        named = {file.path for file in one.files}
+        for described in (*one.new, *one.updated):
+            missing = set(fragments_.files_of(described)) - named
+            if described in one.new and missing:
+                raise InvalidInput(
+                    f"the description of {one.table_key} does not list its file {sorted(missing)[0]}",
+                    hint="list every file of every new fragment with its size",
+                    table_key=one.table_key,
+                )
+
+    def abort(self) -> int:
+        """Delete exactly the files that were added, then the record. Returns how many files went."""
+        keys = []
+        for one in self._record.staged:
+            noted = self._record.table(one.table_key)
+            base = TableRef(noted.path, noted.ref).relative
+            keys += [f"{base}/{file.path}" for file in one.files]
+        failures = self._engine.store.delete_many(sorted(set(keys)))
+        if failures:
+            raise failures[0].error
+        Records(self._engine.store).delete(self.id)
+        return len(set(keys))
+
+    def load_staged(
+        self,
+        staged: Mapping[str, Staged] | None = None,
+        *,
+        mode: str = "append",
+        checks: CheckReport | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        on_bad_row: str = "fail",
+        expect_head: str | None = None,
+        deadline_s: float = 60,
+    ) -> Receipt:
+        """Commit staged fragments: verified to exist, checked on a fresh base, published like any load."""
+        options = LoadOptions(
+            mode=mode,
+            branch=self.branch,
+            actor=actor if actor is not None else self._record.actor,
+            idempotency_key=idempotency_key,
+            on_bad_row=on_bad_row,
+            expect_head=expect_head,
+            deadline_s=deadline_s,
+        )
+        options.check()
+        if on_bad_row != "fail":
+            raise InvalidInput(
+                "staged fragments are loaded whole: on_bad_row must be 'fail'",
+                hint="leave bad rows out while staging; og.check_staged names them",
+            )
+        given = _by_key(self, staged if staged is not None else _grouped(self.staged))
+        for one in (one for listed in given.values() for one in listed):
+            self._check_mine(one)
+        return _StagedLoad(self._engine, options, given, checks).run(self._record)
+
+
+def begin(engine: Engine, *, branch: str, actor: str | None, resume: str | None) -> StagingTxn:
+    """Open a staging transaction, or take one up again."""
+    records = Records(engine.store)
+    if resume is not None:
+        record = records.read(resume)
+        if record.graph != engine.graph_id:
+            raise InvalidInput(f"the staging record {resume} belongs to another graph", staging_id=resume)
+        return StagingTxn(engine, record)
+    held = read_current(engine, branch, meter=Meter())
+    state = held.state
+    record = Record(
+        id=new_ulid(engine.clock),
+        graph=engine.graph_id,
+        branch=branch,
+        branch_identity=state.identity,
+        manifest_version=state.version,
+        head=state.head.commit_id,
+        schema_hash=state.schema.hash,
+        actor=actor,
+        created_at_us=engine.clock.now_us(),
+        tables=[
+            record_table(pin.key, pin.identity, pin.location, pin.ref, pin.version) for pin in state.tables.values()
+        ],
+    )
+    records.create(record)
+    return StagingTxn(engine, record)
+
+
+def check_staged(txn: StagingTxn, staged: Staged | Mapping[str, Staged], memory_mb: int | None = None) -> CheckReport:
+    """Judge staged fragments against the branch as it is now. The report fits ``load_staged`` while nothing moves."""
+    engine = txn._engine
+    given = _by_key(txn, staged if isinstance(staged, Mapping) else _grouped(_listed(staged)))
+    meter = Meter()
+    held = read_current(engine, txn.branch, meter=meter)
+    view = Txn(engine, txn.branch, held, Deadline(engine.clock, 3600), meter)
+    changes = [_change(view, key, listed) for key, listed in sorted(given.items())]
+    verdict = validate(changes, view.catalog, view, limits=engine.limits)
+    return CheckReport(
+        verdict.ok,
+        sum(change.rows.num_rows for change in changes),
+        {change.table_key: change.rows.num_rows for change in changes},
+        tuple(violation.to_dict() for violation in verdict.violations),
+        verdict.total,
+        tuple(sorted(verdict.reads)),
+        pins=_pins(held.state, {*verdict.reads, *given}),
+        digest=_digest(given),
+    )
+
+
+# --- one staged load ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _StagedLoad:
+    engine: Engine
+    options: LoadOptions
+    given: Mapping[str, Sequence[StagedFragments]]
+    checks: CheckReport | None
+
+    def run(self, record: Record) -> Receipt:
+        meter = Meter()
+        self._verify_files(record, meter)
+        request = Request(
+            kind="load",
+            branch=self.options.branch,
+            keys=frozenset(self.given),
+            actor=self.options.actor,
+            idempotency_key=self.options.idempotency_key,
+            expect_head=self.options.expect_head,
+            deadline_s=self.options.deadline_s,
+        )
+        outcome = run(self.engine, request, self._prepare, meter)
+        done = receipt(outcome, self.options.branch, RejectedRows(), {}, meter)
+        if outcome.row is not None and not outcome.replayed:
+            Records(self.engine.store).delete(record.id)
+        return done
+
+    def _verify_files(self, record: Record, meter: Meter) -> None:
+        """Every file is there with its size, before anything is armed: a commit checks none of them."""
+        wanted = {}
+        for key, listed in self.given.items():
+            noted = record.table(key)
+            base = TableRef(noted.path, noted.ref).relative
+            wanted.update({f"{base}/{file.path}": file.size for one in listed for file in one.files})
+        names = sorted(wanted)
+        sizes = gather([self.engine.spawn(self._size, name, meter) for name in names])
+        for name, size in zip(names, sizes, strict=True):
+            if size != wanted[name]:
+                said = "is missing" if size is None else f"has {size} bytes"
+                raise InvalidInput(
+                    f"the staged file {name} {said}; expected {wanted[name]} bytes",
+                    hint="stage the batch again",
+                    object=name,
+                )
+
+    def _size(self, name: str, meter: Meter) -> int | None:
+        return self.engine.store.size(name, meter=meter)
+
+    def _prepare(self, txn: Txn) -> Prepared | None:
+        for key, listed in self.given.items():
+            _check_base(txn.pin(key), listed)
+        if self.checks is not None and self._trusted(txn.state):
+            reads = frozenset(self.checks.reads)
+        else:
+            changes = [_change(txn, key, listed) for key, listed in sorted(self.given.items())]
+            verdict = validate(changes, txn.catalog, txn, limits=self.engine.limits)
+            verdict.raise_if_bad()
+            reads = verdict.reads
+        actions = tuple(
+            _action(txn, key, listed, self.options.checked_mode) for key, listed in sorted(self.given.items())
+        )
+        live = tuple(action for action in actions if action is not None)
+        return Prepared(live, reads, stage_first=True) if live else None
+
+    def _trusted(self, state: State) -> bool:
+        checks = self.checks
+        if checks is None or not checks.ok or checks.digest != _digest(self.given):
+            return False
+        return dict(checks.pins) == _pins(state, set(checks.pins)) and set(self.given) <= set(checks.pins)
+
+
+def _check_base(pin: Pin, listed: Sequence[StagedFragments]) -> None:
+    for one in listed:
+        if one.identity != pin.identity:
+            raise ReadSetChanged(
+                f"table {pin.key} was dropped and made again since its fragments were staged",
+                table_key=pin.key,
+                expected=one.base_pin,
+                actual=pin.version,
+            )
+        if one.kind == "update" and one.base_pin != pin.version:
+            raise ReadSetChanged(
+                f"an update of {pin.key} was staged at version {one.base_pin}, which is {pin.version} now",
+                hint="stage the update again on the present version",
+                table_key=pin.key,
+                expected=one.base_pin,
+                actual=pin.version,
+            )
+
+
+def _change(txn: Txn, key: str, listed: Sequence[StagedFragments]) -> TypeChange:
+    declared = txn.catalog.by_table_key(key)
+    pin = txn.pin(key)
+    schema = table_schema(declared)
+    ref = TableRef(pin.location, pin.ref)
+    new = [described for one in listed for described in one.new]
+    batches = [
+        pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
+        for batch in fragments_.read_rows(txn.engine.tables, ref, new, schema.names)
+    ]
+    mode: Mode = "append"
+    if any(one.kind == "overwrite" for one in listed):
+        mode = "overwrite"
+    elif any(one.kind == "update" for one in listed):
+        mode = "merge"
+    return TypeChange(declared, pa.Table.from_batches(batches, schema=schema), mode)
+
+
+def _action(txn: Txn, key: str, listed: Sequence[StagedFragments], mode: Mode) -> Action | None:
+    pin = txn.pin(key)
+    new = [described for one in listed for described in one.new]
+    rows = sum(fragments_.rows_of(described) for described in new)
+    kinds = {one.kind for one in listed}
+    wanted = {"append": {"append"}, "overwrite": {"overwrite"}, "merge": {"append", "update"}}[mode]
+    if not kinds <= wanted:
+        raise InvalidInput(
+            f"fragments of {key} were staged as {', '.join(sorted(kinds))}, which mode={mode!r} does not take",
+            table_key=key,
+        )
+    if mode == "overwrite":
+        counts = Counts(inserted=rows, deleted=pin.rows)
+        return Action(key, lambda handle, _: fragments_.overwrite_transaction(handle, new), counts)
+    updated = [described for one in listed for described in one.updated]
+    removed = [number for one in listed for number in one.removed]
+    if not updated and not removed:
+        if not new:
+            return None
+        return Action(key, lambda handle, _: fragments_.append_transaction(handle, new), Counts(inserted=rows))
+    handle = txn.handle(key)
+    gone = fragments_.deleted_by(handle, updated, removed)
+    counts = Counts(inserted=rows - min(gone, rows), updated=min(gone, rows), deleted=gone - min(gone, rows))
+    fields = fragments_.field_ids(handle)
+    return Action(key, lambda base, _: fragments_.update_transaction(base, new, updated, removed, fields), counts)
+
+
+# --- small values -------------------------------------------------------------------------------------------------------
+
+
+def _listed(staged: Staged) -> list[StagedFragments]:
+    return [staged] if isinstance(staged, StagedFragments) else list(staged)
+
+
+def _grouped(staged: Iterable[StagedFragments]) -> dict[str, list[StagedFragments]]:
+    found: dict[str, list[StagedFragments]] = {}
+    for one in staged:
+        found.setdefault(one.table_key, []).append(one)
+    return found
+
+
+def _by_key(txn: StagingTxn, staged: Mapping[str, Staged]) -> dict[str, list[StagedFragments]]:
+    found: dict[str, list[StagedFragments]] = {}
+    for name, value in staged.items():
+        key = txn._key(name)
+        for one in _listed(value):
+            if one.table_key != key:
+                raise InvalidInput(f"fragments of {one.table_key} were given for {key}", table_key=key)
+            found.setdefault(key, []).append(one)
+    return found
+
+
+def _pins(state: State, keys: Iterable[str]) -> dict[str, tuple[str, str | None, int]]:
+    return {key: state.tables[key].triple for key in sorted(keys) if key in state.tables}
+
+
+def _digest(given: Mapping[str, Sequence[StagedFragments]]) -> str:
+    named = {key: sorted(one.digest for one in listed) for key, listed in sorted(given.items())}
+    return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
