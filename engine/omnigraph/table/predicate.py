@@ -45,7 +45,7 @@ class Compare:
 
 @dataclass(frozen=True, eq=False)
 class Among:
-    """``column`` is one of ``values``. Nulls among the values match nothing."""
+    """``column`` is one of ``values``. Nulls among the values match nothing; nothing is one of none, not even null."""
 
     column: str
     values: pa.Array[Any]
@@ -53,7 +53,7 @@ class Among:
 
 @dataclass(frozen=True)
 class Contains:
-    """The list in ``column`` has ``value`` among its members; of a text, that it has ``value`` as a part."""
+    """The list in ``column`` has ``value`` among its members."""
 
     column: str
     value: pa.Scalar[Any]
@@ -118,6 +118,8 @@ def _mask(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Any:
         return _KERNELS[predicate.op](column, predicate.value.cast(column.type))
     if isinstance(predicate, Among):
         values = predicate.values.cast(column.type).drop_null()
+        if len(values) == 0:
+            return _constant(False, table.num_rows)
         return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=values), pa.scalar(None, pa.bool_()))
     return _mask_contains(predicate, column)
 
@@ -125,8 +127,6 @@ def _mask(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Any:
 def _mask_contains(predicate: Contains, column: Any) -> Any:
     if not predicate.value.is_valid:
         return pa.nulls(len(column), pa.bool_())
-    if not _is_list(column.type):
-        return pc.match_substring(column, predicate.value.as_py())
     # One row may hold the value twice, so count hits per row instead of joining back.
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     members = pc.list_flatten(flat)
@@ -144,25 +144,43 @@ def _constant(value: bool, rows: int) -> pa.BooleanArray:
 
 
 def to_filter(predicate: Predicate) -> str:
-    """The filter text for a Lance scan, made of quoted names and quoted values only."""
+    """The filter text for a Lance scan, made of quoted names and quoted values only.
+
+    A negation is carried down to the leaves, where it also asks that the column is not null. Above them only AND and OR
+    are left, for which unknown is as good as false. That matters: the planner folds ``x IN (0) AND x IN (1)`` to false,
+    also where x is null, and a NOT around it would then select those rows.
+    """
+    return _filter(predicate, negated=False)
+
+
+def _filter(predicate: Predicate, *, negated: bool) -> str:
     if isinstance(predicate, Not):
-        return f"(NOT {to_filter(predicate.part)})"
+        return _filter(predicate.part, negated=not negated)
     if isinstance(predicate, And | Or):
+        conjunction = isinstance(predicate, And) is not negated
         if not predicate.parts:
-            return "true" if isinstance(predicate, And) else "false"
-        return "(" + (" AND " if isinstance(predicate, And) else " OR ").join(map(to_filter, predicate.parts)) + ")"
+            return "true" if conjunction else "false"
+        parts = [_filter(part, negated=negated) for part in predicate.parts]
+        return "(" + (" AND " if conjunction else " OR ").join(parts) + ")"
     name = quote_name(predicate.column)
     if isinstance(predicate, IsNull):
-        return f"({name} IS NULL)"
+        return f"({name} IS {'NOT ' if negated else ''}NULL)"
     if isinstance(predicate, Among):
-        return among(predicate.column, predicate.values)
-    if not predicate.value.is_valid:
-        # Unknown, for every row, also under a NOT.
-        return "(CAST(NULL AS BOOLEAN))"
+        if predicate.values.null_count == len(predicate.values):
+            return "true" if negated else "false"
+        leaf = among(predicate.column, predicate.values)
+    elif not predicate.value.is_valid:
+        return "false"  # unknown for every row, negated or not
+    else:
+        leaf = _leaf(predicate, name)
+    return f"({name} IS NOT NULL AND NOT {leaf})" if negated else leaf
+
+
+def _leaf(predicate: Compare | Contains, name: str) -> str:
     value = quote_value(predicate.value)
     if isinstance(predicate, Compare):
         return f"({name} {_COMPARE[predicate.op]} {value})"
-    return f"contains({name}, {value})" if _is_text(predicate.value.type) else f"array_has({name}, {value})"
+    return f"array_has({name}, {value})"
 
 
 def among(column: str, values: pa.Array[Any] | pa.ChunkedArray[Any]) -> str:
@@ -221,7 +239,3 @@ def _timestamp_name(kind: Any) -> str:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
