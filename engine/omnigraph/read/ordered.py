@@ -18,7 +18,7 @@ import pyarrow.compute
 
 pc: Any = pyarrow.compute
 
-HELD_BYTES_MAX = 128 * 1024 * 1024  # held and sorted at once; sorting takes about as much again
+HELD_BYTES_MAX = 64 * 1024 * 1024  # held and sorted at once; sorting takes a few times as much
 _OUT_ROWS = 1 << 16
 _RUN_BATCH_BYTES = 1 << 20  # of each run one batch is held while runs are merged
 
