@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from omnigraph.core.redact import redact_text
 PROGRAM = "omnigraph"
 PIPE_CLOSED = 141  # 128 + SIGPIPE, what a shell shows for any program whose reader has left
 _ULID_CHARS = 26
+_ARGUMENT = re.compile(r"\b(mode|on_bad_row)=\"(\w+)\"")
 
 # typer keeps this base class to itself; every complaint about a command line is one.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -101,7 +103,11 @@ def _command(command: tree.Command) -> Any:
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     epilog = f"\b\nExample:\n  {command.example}"
     app.command(command.name, epilog=epilog, context_settings=_SETTINGS)(_callback(command))
-    return get_command(app)
+    made: Any = get_command(app)
+    for parameter in made.params:
+        if parameter.name == "positionals":  # a list that is shown as the two things that it may hold
+            parameter.get_usage_pieces = lambda _: [f"[URI] {command.subject}"]
+    return made
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -117,8 +123,8 @@ def _shared(command: tree.Command) -> list[inspect.Parameter]:
         found.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
 
     if command.subject is not None:
-        metavar = f"[URI] {command.subject}"
-        add("positionals", Annotated[list[str], typer.Argument(metavar=metavar, show_default=False)], ...)
+        metavar, help_ = f"[URI] {command.subject}", "The graph, unless given otherwise, and which one."
+        add("positionals", Annotated[list[str], typer.Argument(metavar=metavar, show_default=False, help=help_)], ...)
     elif command.target != tree.NONE:
         help_ = "Where the graph is: a path, file:///path or s3://bucket/prefix.  [env: OMNIGRAPH_URI]"
         add("positional", Annotated[str | None, typer.Argument(metavar="URI", show_default=False, help=help_)], None)
@@ -257,7 +263,7 @@ def _execute(
 
 def _fail(error: OmnigraphError, screen: Screen, *, as_json: bool) -> int:
     try:
-        body = error.to_dict()
+        body = {**error.to_dict(), "hint": as_options(error.hint)}
         if as_json:
             screen.document({"schema_version": SCHEMA_VERSION, "ok": False, "error": _redacted(body)})
             screen.flush()
@@ -265,6 +271,11 @@ def _fail(error: OmnigraphError, screen: Screen, *, as_json: bool) -> int:
     except BrokenPipeError:
         _let_go_of_stdout()
     return error.exit_code
+
+
+def as_options(hint: str) -> str:
+    """A hint written for Python callers, in the words of the command line: ``mode="merge"`` is ``--mode merge``."""
+    return _ARGUMENT.sub(lambda found: f"--{found[1].replace('_', '-')} {found[2]}", hint)
 
 
 def _redacted(value: Any) -> Any:

@@ -42,7 +42,7 @@ def run_outcome(call: Call) -> Answer:
 
 def _show_list(screen: Screen, commits: list[dict[str, Any]]) -> None:
     rows = [
-        (commit["id"], commit["created_at"], commit["actor"], commit.get("kind"), _changed(commit["tables"]))
+        (commit["id"], commit["created_at"][:19] + "Z", commit["actor"], commit.get("kind"), _changed(commit["tables"]))
         for commit in commits
     ]
     screen.table(("commit", "created", "actor", "kind", "changed"), rows)

@@ -19,6 +19,7 @@ _MEANINGS = {
     "not-found": "There is nothing of this name.",
     "already-exists": "There is something of this name already.",
     "conflict": "Somebody else changed what this operation was planned on.",
+    "limit-exceeded": "Something is larger than a limit.",
 }
 
 
@@ -57,10 +58,11 @@ def describe(kind: type[OmnigraphError]) -> dict[str, Any]:
 
 
 def meaning(kind: type[OmnigraphError]) -> str:
-    if kind.code in _MEANINGS:
-        return _MEANINGS[kind.code]
-    own = kind.__dict__.get("__doc__")
-    return " ".join(inspect.cleandoc(own).split()) if own else ""
+    """A sentence, then the facts that the class names in its docstring."""
+    own = " ".join(inspect.cleandoc(kind.__dict__.get("__doc__") or "").split())
+    return (
+        f"{_MEANINGS[kind.code]} {own if own.startswith('Facts:') else ''}".strip() if kind.code in _MEANINGS else own
+    )
 
 
 def _find(code: str) -> type[OmnigraphError]:

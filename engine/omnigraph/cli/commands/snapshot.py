@@ -16,35 +16,14 @@ At = Annotated[str | None, typer.Option("--at", metavar="COMMIT_ID", help="As th
 def run(call: Call, branch: Branch = "main", at: At = None) -> Answer:
     """Show what a branch, or a commit, holds: one line a table."""
     with call.reading() as graph:
-        snapshot = graph.snapshot(branch, at=at)
-        tables = [
-            {
-                "table_key": key,
-                "table_path": entry.uri,
-                "table_version": entry.version,
-                "table_branch": entry.branch,
-                "row_count": entry.rows,
-            }
-            for key, entry in sorted(snapshot.tables.items())
-        ]
-        result: dict[str, Any] = {
-            "uri": graph.uri,
-            "branch": snapshot.branch,
-            "commit_id": snapshot.commit_id,
-            "manifest_version": snapshot.manifest_version,
-            "internal_schema_version": graph.storage_version,
-            "tables": tables,
-        }
+        result = {"uri": graph.uri, **graph.snapshot(branch, at=at).to_dict()}
     return Answer(result, lambda screen: _show(screen, result))
 
 
 def _show(screen: Screen, result: dict[str, Any]) -> None:
     screen.pairs([(name, result[name]) for name in ("uri", "branch", "commit_id", "manifest_version")])
     screen.line()
+    columns = ("table_key", "table_version", "table_branch", "row_count")
     screen.table(
-        ("table", "version", "branch", "rows"),
-        [
-            (table["table_key"], table["table_version"], table["table_branch"] or "main", table["row_count"])
-            for table in result["tables"]
-        ],
+        ("table", "version", "branch", "rows"), [[table[name] for name in columns] for table in result["tables"]]
     )

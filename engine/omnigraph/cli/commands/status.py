@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call
-from omnigraph.cli.render import Screen, bytes_text, duration_text
+from omnigraph.cli.render import Screen, bytes_text, count_text, duration_text
 from omnigraph.cli.tree import has
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def _show(screen: Screen, report: StatusReport) -> None:
         [
             ("graph", report.uri),
             ("head", f"{head.commit_id} ({head.kind or 'commit'}{by}{age})"),
-            ("storage", f"version {report.storage_version}, schema {report.schema_hash[:12]}"),
+            ("storage", f"version {report.storage_version}, schema {report.schema_hash.removeprefix('sha256:')[:12]}"),
             (
                 "manifest",
-                f"version {manifest.version}, {manifest.fragments} fragments, {manifest.backlog} not cleaned up",
+                f"version {manifest.version}, {count_text(manifest.fragments, 'fragment')}, {manifest.backlog:,} not cleaned up",
             ),
             ("pending", _pending(report)),
         ]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from omnigraph.cli.call import Answer, Call
+from omnigraph.cli.render import Screen
 
 
 def run(call: Call) -> Answer:
     """Print the release and the storage version."""
     from omnigraph import STORAGE_VERSION, __version__
 
-    def show(screen: object) -> None:
-        call.screen.line(f"omnigraph {__version__}")
-        call.screen.line(f"storage-version {STORAGE_VERSION}")
+    def show(screen: Screen) -> None:
+        screen.line(f"omnigraph {__version__}")
+        screen.line(f"storage-version {STORAGE_VERSION}")
 
     return Answer({"version": __version__, "storage_version": STORAGE_VERSION}, show)

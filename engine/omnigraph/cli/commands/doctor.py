@@ -1,0 +1,66 @@
+"""``omnigraph doctor``: what a graph needs from its surroundings, checked one by one.
+
+Shows where credentials come from, never what they are.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.call import Answer, Call
+from omnigraph.cli.checks import FAIL, OK, WARN, Check, Findings, environment_checks, graph_checks, store_checks
+from omnigraph.cli.render import Screen, count_text
+from omnigraph.core.errors import OmnigraphError
+
+_STYLES = {OK: "green", WARN: "yellow", FAIL: "bold red"}
+
+
+def run(
+    call: Call,
+    no_write: Annotated[
+        bool, typer.Option("--no-write", help="Skip the checks that write the small object __probe.")
+    ] = False,
+) -> Answer:
+    """Check the store, credentials, the clock and what is installed.
+
+    Without a URI only what is installed is checked. The exit code is 0 unless a check fails.
+    """
+    found = Findings()
+    environment_checks(found)
+    uri = None
+    if call.uri_or_none is not None:
+        store = call.store()
+        uri = store.uri
+        store_checks(found, store, call.options, write=not no_write)
+        graph_checks(found, call.uri, call.options)
+    checks = found.checks
+    failed = [check for check in checks if check.status == FAIL]
+    result: dict[str, Any] = {
+        "uri": uri,
+        "status": FAIL if failed else WARN if any(check.status == WARN for check in checks) else OK,
+        "checks": [check.to_dict() for check in checks],
+    }
+    if failed:
+        if not call.as_json:
+            _show(call.screen, checks)
+        raise _failure(failed, result)
+    return Answer(result, lambda screen: _show(screen, checks))
+
+
+def _show(screen: Screen, checks: list[Check]) -> None:
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        screen.line(f"{check.status:<4}  {check.name:<{width}}  {check.message}", style=_STYLES[check.status])
+        if check.hint and check.status != OK:
+            screen.line(f"{'':<{width + 8}}hint: {check.hint}")
+
+
+def _failure(failed: list[Check], result: dict[str, Any]) -> OmnigraphError:
+    """The first failure, as the error that it is: its exit code says who can help."""
+    first = failed[0]
+    kind = type(first.error) if first.error is not None else OmnigraphError
+    return kind(
+        f"{count_text(len(failed), 'check')} failed, first {first.name}: {first.message}", hint=first.hint, **result
+    )
