@@ -27,6 +27,7 @@ from omnigraph.store import open_store
 if TYPE_CHECKING:
     from omnigraph.read.commits import Commit
     from omnigraph.read.snapshot import Snapshot
+    from omnigraph.upkeep.verify import VerifyReport
     from omnigraph.write.load import CheckReport
     from omnigraph.write.outcome import Outcome
     from omnigraph.write.receipt import Receipt
@@ -217,3 +218,11 @@ class Graph:
         from omnigraph.write.load import LoadOptions, check
 
         return check(self._open_engine(), source, LoadOptions(mode=mode, branch=branch))
+
+    # --- upkeep -----------------------------------------------------------------------------------------------------
+
+    def verify(self, deep: bool = False) -> VerifyReport:
+        """Whether everything is what the manifest says: pins open, rows match, endpoints exist. Changes nothing."""
+        from omnigraph.upkeep.verify import verify
+
+        return verify(self._open_engine(), deep=deep)

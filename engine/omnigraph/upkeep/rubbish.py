@@ -1,0 +1,72 @@
+"""What lies under the root and belongs to nobody: datasets, forks and records that no state names and no intent claims.
+
+Owns the listing and the pure judgement. The order is the caller's promise: artefacts are listed first, then intents, then
+manifests, so that what is found unclaimed cannot be claimed by somebody who came in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from omnigraph.commit.engine import Engine, gather
+from omnigraph.commit.intent import Intent
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.state import State
+from omnigraph.store import layout
+
+Line = tuple[str, str | None]  # the place of a dataset and the ref on it; None is its main line
+
+
+@dataclass(frozen=True)
+class Artefacts:
+    """Datasets and forks that exist, by their paths."""
+
+    datasets: frozenset[str]
+    forks: frozenset[tuple[str, str]]
+
+
+def list_artefacts(engine: Engine, meter: Meter | None = None) -> Artefacts:
+    """One listing for nodes, one for edges, and one a dataset for its forks."""
+    datasets = {
+        f"{folder}{name}"
+        for folder in (layout.NODES, layout.EDGES)
+        for name in engine.store.folders(folder, meter=meter)
+    }
+
+    def forks_of(path: str) -> list[tuple[str, str]]:
+        return [(path, ref) for ref in engine.store.folders(f"{path}/tree/", meter=meter)]
+
+    found = gather([engine.spawn(forks_of, path) for path in sorted(datasets)])
+    return Artefacts(frozenset(datasets), frozenset(fork for forks in found for fork in forks))
+
+
+def lines_named(states: Iterable[State]) -> frozenset[Line]:
+    """Every version line that some state publishes a version of. A fork needs its dataset's main line as well."""
+    named: set[Line] = set()
+    for state in states:
+        for pin in state.tables.values():
+            named.add((pin.location, pin.ref))
+            named.add((pin.location, None))
+    return frozenset(named)
+
+
+def lines_claimed(intents: Iterable[Intent]) -> frozenset[Line]:
+    """Every version line that a write in flight may be about to publish."""
+    claimed: set[Line] = set()
+    for intent in intents:
+        if intent.plan is None:
+            continue
+        for table in intent.plan.tables:
+            claimed.update(((table.path, table.ref), (table.path, None)))
+        for pin in intent.plan.delta.register:
+            claimed.update(((pin.location, pin.ref), (pin.location, None)))
+    return frozenset(claimed)
+
+
+def unclaimed(artefacts: Artefacts, *kept: frozenset[Line]) -> tuple[Line, ...]:
+    """What none of ``kept`` names, sorted. A fork of an unclaimed dataset goes with it and is not listed."""
+    known: frozenset[Line] = frozenset().union(*kept)
+    datasets = {path for path in artefacts.datasets if (path, None) not in known}
+    forks = {fork for fork in artefacts.forks if fork not in known and fork[0] not in datasets}
+    return tuple(sorted([*((path, None) for path in datasets), *forks], key=lambda line: (line[0], line[1] or "")))

@@ -1,0 +1,345 @@
+"""Is the graph what its manifest says? Finds damage, what an interrupted write has left, and rubbish. Changes nothing.
+
+Quick: every pin opens and holds the rows it says, ids stand once, endpoints exist, nothing stands above a pin without an
+intent, no dataset or fork without an owner. Deep: every value reads, every retained commit opens with every table in it,
+unique tuples and cardinalities hold, indexes cover fragments that exist, and no file lies about that no version names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from omnigraph.commit.engine import MAIN, Engine, gather
+from omnigraph.commit.intent import Intent
+from omnigraph.commit.txn import pinned_table
+from omnigraph.core.errors import Corruption, OmnigraphError
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.boundary import ALL
+from omnigraph.manifest.rows import CommitRow, Pin
+from omnigraph.manifest.swap import Held
+from omnigraph.table import collect
+from omnigraph.table.dataset import TableRef, stats_of
+from omnigraph.upkeep.report import Report, count_text, html_table
+from omnigraph.upkeep.rubbish import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
+from omnigraph.upkeep.verify_rows import check_rows
+
+DAMAGE = "damage"  # durable state contradicts itself
+PENDING = "pending"  # an interrupted write; a recovery ends it
+RUBBISH = "rubbish"  # harmless; a cleanup takes it
+
+_COMMANDS = {PENDING: "recover", RUBBISH: "cleanup"}
+
+
+@dataclass(frozen=True)
+class Problem(Report):
+    """One thing that is not as it should be. ``command`` resolves it, where one does."""
+
+    severity: str
+    code: str
+    message: str
+    table_key: str | None = None
+
+    @property
+    def command(self) -> str | None:
+        return "repair" if self.code == "drift" else _COMMANDS.get(self.severity)
+
+    def to_dict(self) -> dict[str, str | None]:
+        return {**vars(self), "command": self.command}
+
+
+@dataclass(frozen=True, repr=False)
+class VerifyReport(Report):
+    """``ok``: no damage. ``clean``: nothing that an interrupted write left, either."""
+
+    uri: str
+    branches: tuple[str, ...]
+    commit_id: str
+    manifest_version: int
+    deep: bool
+    tables: int
+    rows: int
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not any(problem.severity == DAMAGE for problem in self.problems)
+
+    @property
+    def clean(self) -> bool:
+        return not any(problem.severity in (DAMAGE, PENDING) for problem in self.problems)
+
+    @property
+    def verdict(self) -> str:
+        if not self.problems:
+            return "sound"
+        counts = [
+            count_text(number, word, word)
+            for word in (DAMAGE, PENDING, RUBBISH)
+            if (number := sum(problem.severity == word for problem in self.problems))
+        ]
+        return ("sound, but " if self.ok else "not sound: ") + ", ".join(counts)
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "uri": self.uri,
+            "branches": list(self.branches),
+            "commit_id": self.commit_id,
+            "manifest_version": self.manifest_version,
+            "deep": self.deep,
+            "tables": self.tables,
+            "rows": self.rows,
+            "ok": self.ok,
+            "clean": self.clean,
+            "verdict": self.verdict,
+            "problems": [problem.to_dict() for problem in self.problems],
+            "notes": list(self.notes),
+        }
+
+    def __repr__(self) -> str:
+        lines = [
+            f"<VerifyReport {self.uri} at {self.commit_id}: {self.tables} tables, {self.rows} rows; {self.verdict}"
+        ]
+        lines += [f"  {problem.severity} {problem.code}: {problem.message}" for problem in self.problems[:20]]
+        return "\n".join(lines) + ">"
+
+    def _repr_html_(self) -> str:
+        rows = [(p.severity, p.code, p.table_key, p.message, p.command) for p in self.problems]
+        title = f"{self.uri} at {self.commit_id}: {self.verdict}"
+        return html_table(("severity", "code", "table", "message", "command"), rows, title)
+
+
+def verify(
+    engine: Engine, *, deep: bool = False, branches: Sequence[str] = (MAIN,), meter: Meter | None = None
+) -> VerifyReport:
+    """Look at everything that the newest manifest of each branch names."""
+    meter = meter or Meter()
+    artefacts = list_artefacts(engine, meter)
+    intents, problems = _intents(engine, meter)
+    notes: list[str] = []
+    held_by_branch = {branch: engine.latest(branch, meter) for branch in branches}
+    for branch, held in held_by_branch.items():
+        problems += _manifest_problems(engine, branch, held, meter)
+        problems += _table_problems(engine, held, intents, meter)
+        if not any(problem.severity == DAMAGE and problem.table_key for problem in problems):
+            problems += _row_problems(engine, held, meter, deep=deep)
+        if deep:
+            problems += _history_problems(engine, held, meter)
+            problems += _deep_problems(engine, held, meter)
+    problems += _rubbish(artefacts, held_by_branch.values(), intents, notes)
+    first = next(iter(held_by_branch.values()))
+    pins = [pin for held in held_by_branch.values() for pin in held.state.tables.values()]
+    return VerifyReport(
+        uri=engine.uri,
+        branches=tuple(branches),
+        commit_id=first.state.head.commit_id,
+        manifest_version=first.version,
+        deep=deep,
+        tables=len(pins),
+        rows=sum(pin.rows for pin in pins),
+        problems=tuple(problems),
+        notes=tuple(notes),
+    )
+
+
+# --- intents and the manifest -------------------------------------------------------------------------------------------
+
+
+def _intents(engine: Engine, meter: Meter) -> tuple[list[Intent], list[Problem]]:
+    found, problems = [], []
+    for op, _stamp in engine.intents.names(meter):
+        try:
+            intent = engine.intents.read(op, meter)
+        except Corruption as error:
+            problems.append(Problem(DAMAGE, "unreadable-intent", error.message))
+            continue
+        if intent is not None:
+            found.append(intent)
+            what = "is waiting for its turn" if intent.plan is None else "has not ended"
+            tables = ", ".join(sorted(intent.keys))
+            problems.append(Problem(PENDING, "intent", f"the {intent.kind} {op} of {tables} {what}"))
+    return found, problems
+
+
+def _manifest_problems(engine: Engine, branch: str, held: Held, meter: Meter) -> Iterator[Problem]:
+    state = held.state
+    try:
+        doomed = engine.boundary.value(state.identity, repeated=state.head.boundary, meter=meter)
+        if doomed != ALL and doomed >= held.version:
+            yield Problem(
+                DAMAGE,
+                "boundary",
+                f"branch {branch} is at manifest version {held.version}; cleanup has doomed {doomed}",
+            )
+    except Corruption as error:
+        yield Problem(DAMAGE, "boundary", error.message)
+    head = engine.history.find(held, state.head.commit_id, meter=meter)
+    if not isinstance(head, CommitRow):
+        yield Problem(DAMAGE, "history", f"the head {state.head.commit_id} of {branch} is not in its history")
+    catalog = engine.catalog(state.schema)
+    wanted = {declared.table_key for declared in catalog.types()}
+    for key in sorted(wanted ^ state.tables.keys()):
+        missing = "has no table" if key in wanted else "is not in the schema"
+        yield Problem(DAMAGE, "registration", f"{key} {missing}", key)
+
+
+def _history_problems(engine: Engine, held: Held, meter: Meter) -> Iterator[Problem]:
+    """One line of commits, numbered without gaps, each the child of the one before."""
+    rows = list(engine.history.rows(held, meter))[::-1]
+    numbers = [row.seq for row in rows]
+    if numbers != list(range(1, len(rows) + 1)):
+        yield Problem(DAMAGE, "history", f"the {len(rows)} rows of the history are not numbered 1 to {len(rows)}")
+    parent: tuple[str, ...] = ()
+    for row in rows:
+        if isinstance(row, CommitRow):
+            if row.parents[:1] != parent:
+                yield Problem(DAMAGE, "history", f"commit {row.commit_id} has the parents {row.parents}, not {parent}")
+            parent = (row.commit_id,)
+
+
+# --- tables -------------------------------------------------------------------------------------------------------------
+
+
+def _table_problems(engine: Engine, held: Held, intents: Iterable[Intent], meter: Meter) -> list[Problem]:
+    busy = {key for intent in intents for key in intent.keys}
+    calls = [engine.spawn(_one_table, engine, pin, pin.key in busy, meter) for pin in held.state.tables.values()]
+    return [problem for found in gather(calls) for problem in found]
+
+
+def _one_table(engine: Engine, pin: Pin, busy: bool, meter: Meter) -> list[Problem]:
+    ref = TableRef(pin.location, pin.ref)
+    problems = []
+    try:
+        engine.tables.release(ref, pin.version)  # a handle that is still open would hide that the version is gone
+        handle = engine.tables.open(ref, pin.version, meter)
+        stats = stats_of(handle)
+        head = engine.tables.head_version(handle, meter)
+    except OmnigraphError as error:
+        what = f"{pin.key} at version {pin.version} does not open: {error.message}"
+        return [Problem(DAMAGE, "pin-does-not-open", what, pin.key)]
+    for name in ("rows", "fragments", "bytes", "deleted_rows"):
+        said, true = getattr(pin, name), getattr(stats, name)
+        if said != true:
+            what = f"the manifest says {said} {name.replace('_', ' ')} of {pin.key}, version {pin.version} has {true}"
+            problems.append(Problem(DAMAGE, "row-count" if name == "rows" else "figures", what, pin.key))
+    if head < pin.version:
+        what = f"{pin.key} is published at version {pin.version}, its newest version is {head}"
+        problems.append(Problem(DAMAGE, "head-below-pin", what, pin.key))
+    if head > pin.version and not busy:
+        what = f"{pin.key} has {count_text(head - pin.version, 'version')} above the published {pin.version}"
+        problems.append(Problem(PENDING, "drift", what, pin.key))
+    return problems
+
+
+def _row_problems(engine: Engine, held: Held, meter: Meter, *, deep: bool) -> Iterator[Problem]:
+    pins = held.state.tables
+
+    def scan(key: str, columns: Sequence[str]) -> pa.RecordBatchReader:
+        table = pinned_table(engine, pins[key], meter)
+        schema = pa.schema([table.schema.field(name) for name in columns])
+        return pa.RecordBatchReader.from_batches(schema, table.scan(columns))
+
+    catalog = engine.catalog(held.state.schema)
+    try:
+        for code, key, message in check_rows(catalog, scan, deep=deep):
+            yield Problem(DAMAGE, code, message, key)
+    except OmnigraphError as error:
+        yield Problem(DAMAGE, "unreadable", error.message)
+    except Exception as error:
+        # DuckDB wraps what a reader raised in an error of its own.
+        if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb", "pyarrow"):
+            raise
+        yield Problem(DAMAGE, "unreadable", f"rows do not read: {' '.join(str(error).split())[:300]}")
+
+
+# --- deep ---------------------------------------------------------------------------------------------------------------
+
+
+def _deep_problems(engine: Engine, held: Held, meter: Meter) -> Iterator[Problem]:
+    versions = {
+        pin.key: collect.version_files(engine.store, TableRef(pin.location, pin.ref), meter)
+        for pin in held.state.tables.values()
+    }
+    for pin in held.state.tables.values():
+        yield from _every_value(engine, pin, meter)
+        for file in _loose(engine, TableRef(pin.location, pin.ref), meter):
+            what = f"{file.path.rsplit('.lance/', 1)[-1]} of {pin.key} ({file.bytes} bytes) is named by no version"
+            yield Problem(RUBBISH, "unreferenced-file", what, pin.key)
+    for file in _loose(engine, engine.manifest.ref(held.state.ref), meter):
+        what = f"{file.path.rsplit('/__manifest/', 1)[-1]} of __manifest ({file.bytes} bytes) is named by no version"
+        yield Problem(RUBBISH, "unreferenced-file", what)
+    yield from _retained(
+        engine, held, {key: {file.version for file in files} for key, files in versions.items()}, meter
+    )
+
+
+def _loose(engine: Engine, ref: TableRef, meter: Meter) -> tuple[collect.LooseFile, ...]:
+    return collect.loose_files(engine.tables.open_latest(ref, meter), ref.relative, meter)
+
+
+def _every_value(engine: Engine, pin: Pin, meter: Meter) -> Iterator[Problem]:
+    """Read all columns; count what comes."""
+    rows = 0
+    try:
+        table = pinned_table(engine, pin, meter)
+        for batch in table.scan():
+            rows += batch.num_rows
+        covered = {fragment for fragments in table.layout.covered.values() for fragment in fragments}
+    except OmnigraphError as error:
+        yield Problem(DAMAGE, "unreadable", f"{pin.key} does not read: {error.message}", pin.key)
+        return
+    if rows != pin.rows:
+        yield Problem(DAMAGE, "row-count", f"the manifest says {pin.rows} rows of {pin.key}; {rows} read", pin.key)
+    strangers = covered - set(table.layout.fragments)
+    if pin.rows and strangers:
+        what = f"an index of {pin.key} covers fragments that are not there: {sorted(strangers)[:5]}"
+        yield Problem(RUBBISH, "index-coverage", what, pin.key)
+
+
+def _retained(engine: Engine, held: Held, versions: dict[str, set[int]], meter: Meter) -> Iterator[Problem]:
+    """Every commit above the boundary opens as itself, and every version that it pins exists."""
+    doomed = engine.boundary.value(held.state.identity, meter=meter)
+    for row in engine.history.rows(held, meter):
+        if not isinstance(row, CommitRow) or row.manifest_version <= doomed:
+            continue
+        try:
+            then = engine.manifest.open_at(row.ref, row.manifest_version, meter).state
+        except OmnigraphError as error:
+            yield Problem(DAMAGE, "commit-does-not-open", f"commit {row.commit_id}: {error.message}")
+            continue
+        if then.head.commit_id != row.commit_id:
+            yield Problem(
+                DAMAGE,
+                "commit-does-not-open",
+                f"manifest version {row.manifest_version} says commit {then.head.commit_id}, not {row.commit_id}",
+            )
+        for key, pin in then.tables.items():
+            now = held.state.tables.get(key)
+            if now is None or (now.location, now.ref) != (pin.location, pin.ref):
+                there = engine.tables.exists(TableRef(pin.location, pin.ref), pin.version, meter)
+            else:
+                there = pin.version in versions[key]
+            if not there:
+                what = f"version {pin.version} of {key}, which commit {row.commit_id} names, is gone"
+                yield Problem(DAMAGE, "commit-does-not-open", what, key)
+
+
+# --- rubbish ------------------------------------------------------------------------------------------------------------
+
+
+def _rubbish(
+    artefacts: Artefacts, states: Iterable[Held], intents: Iterable[Intent], notes: list[str]
+) -> Iterator[Problem]:
+    newest = [held.state for held in states]
+    if any(state.tombstones for state in newest):
+        # A dropped table may still belong to a commit that is kept; only a cleanup plan knows which are.
+        notes.append("datasets of dropped tables were not judged")
+        return
+    for path, ref in unclaimed(artefacts, lines_named(newest), lines_claimed(intents)):
+        if ref is None:
+            yield Problem(RUBBISH, "orphan-dataset", f"the dataset {path} belongs to nobody")
+        else:
+            yield Problem(RUBBISH, "orphan-fork", f"the fork {ref} of {path} belongs to nobody")
