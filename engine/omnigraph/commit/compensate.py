@@ -122,7 +122,7 @@ def _round(
     except (SwapLost, SwapUnknown):
         engine.clock.sleep(engine.manners.jitter_s(2))
         return None
-    confirmed = confirm(engine, plan.branch.name, after, plan.commit.id, meter)
+    confirmed = confirm(engine, plan.branch.name, after, plan.commit.id, meter, ended_by=AbortRow)
     if confirmed is None:
         return None
     return Aborted(confirmed, True, {key: one.version for key, one in restored.items()})

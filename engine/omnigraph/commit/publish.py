@@ -16,7 +16,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.ids import new_uuid
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import CommitRow, HistoryRow, Pin, TableCounts
+from omnigraph.manifest.rows import AbortRow, CommitRow, HistoryRow, Pin, TableCounts
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown, Written
 
@@ -134,8 +134,18 @@ def lineage(engine: Engine, held: Held, plan: PublishPlan, meter: Meter) -> tupl
     return own, keyed
 
 
-def confirm(engine: Engine, branch: str, after: Held, commit_id: str, meter: Meter) -> Held | None:
+def confirm(
+    engine: Engine,
+    branch: str,
+    after: Held,
+    commit_id: str,
+    meter: Meter,
+    *,
+    ended_by: type[CommitRow] | type[AbortRow] = CommitRow,
+) -> Held | None:
     """The look that follows every swap. None: the version that we made is one that nobody will ever see.
+
+    ``ended_by``: the record that the swap wrote. The other one in its place means that somebody else has ended the plan.
 
     A version at or below the boundary proves nothing: it may have been published and reclaimed while we slept, or be a
     ghost on a number that cleanup had freed. Only the newest manifest, found by listing, can tell.
@@ -148,6 +158,6 @@ def confirm(engine: Engine, branch: str, after: Held, commit_id: str, meter: Met
     newest = engine.latest(branch, meter)
     if newest.state.identity != after.state.identity:
         return None
-    if engine.history.find(newest, commit_id, meter=meter) is None:
+    if not isinstance(engine.history.find(newest, commit_id, meter=meter), ended_by):
         return None
     return newest

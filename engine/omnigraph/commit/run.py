@@ -236,15 +236,18 @@ def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, tur
             written, results = _apply(engine, plan, txn, prepared, handles, staged, pins, turn, meter)
             ended = _publish_or_abort(engine, plan, txn, prepared, pins, written, results, meter)
             outcome = _conclude(engine, request, plan, prepared, ended, results, turn, meter)
-        except Exception as error:
+        except BaseException as error:
             # Table commits were sent and the plan has no end that we know of. Its intent stays for whoever comes.
             turn.leave()
+            if not isinstance(error, Exception):
+                raise
             raise _unknown(plan, error) from error
         if isinstance(outcome, OmnigraphError):
             raise outcome
         return outcome
     finally:
-        witness.end(op)
+        if turn.op != op:  # a ticket that is kept waits under the same name
+            witness.end(op)
 
 
 def _unknown(plan: PublishPlan, error: Exception) -> OutcomeUnknown:
@@ -431,6 +434,7 @@ def _conclude(
     how = ended.how
     meter.step()
     if isinstance(how, Published) and how.fresh:
+        row = how.row
         failpoints.hit("disarm.before")
         disarming = engine.spawn(engine.intents.disarm, plan.op, meter)
         confirmed = confirm(engine, request.branch, how.held, plan.commit.id, meter)
@@ -438,8 +442,9 @@ def _conclude(
         turn.ended()
         failpoints.hit("disarm.after")
         if confirmed is None:
-            # Our version was a ghost. The intent is gone, so nobody publishes it again; the abort makes that durable.
-            end_by_abort(
+            # Our version was a ghost. The intent is gone, but who has read it before may still publish the plan: it ends
+            # when one of the two records is durable.
+            again = end_by_abort(
                 engine,
                 plan,
                 dict.fromkeys(results, False),
@@ -447,10 +452,14 @@ def _conclude(
                 deadline=Deadline(engine.clock, 4 * engine.manners.grace_s),
                 give_way=lambda _op, _rank: False,
                 meter=meter,
+                record=True,
             )
-            return _Retry(None)
+            if isinstance(again, Aborted):
+                return _Retry(None)
+            engine.remember(request.branch, again.held)
+            row = again.row
         _tell(prepared, results)
-        return Outcome(how.row, warnings=() if warning is None else (warning.message,))
+        return Outcome(row, warnings=() if warning is None else (warning.message,))
     warning = engine.intents.disarm(plan.op, meter)
     turn.ended()
     if isinstance(how, Published | WasPublished):
