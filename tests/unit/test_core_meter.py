@@ -56,3 +56,65 @@ def test_costs_add_and_inexactness_sticks() -> None:
     assert StorageCost(1, 1, 1, 1, {"data": 1}) + StorageCost(2, 0, 0, 0, {"data": 1, "other": 1}) == StorageCost(
         3, 1, 1, 1, {"data": 2, "other": 1}
     )
+
+
+# --- sections: requests that a shared counter sees -----------------------------------------------------------------------
+
+
+class Client:
+    """A store client with one counter, as all handles of a graph share it."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def send(self, n: int = 1) -> None:
+        self.seen += n
+
+    def drain(self) -> tuple[int, int, int]:
+        seen, self.seen = self.seen, 0
+        return seen, 10 * seen, 0
+
+
+def test_what_was_sent_before_a_section_is_not_counted() -> None:
+    meter, client = Meter(), Client()
+    client.send(5)
+    with meter.section("data", client.drain):
+        client.send(2)
+    client.send(1)
+    assert meter.snapshot().by_class == {"data": 2}
+    assert meter.snapshot().bytes_read == 20
+
+
+def test_sections_side_by_side_lose_and_double_nothing() -> None:
+    meter, client = Meter(), Client()
+    with meter.section("versions", client.drain):
+        client.send(1)
+        with meter.section("versions", client.drain):
+            client.send(3)
+        client.send(2)
+    assert meter.snapshot().by_class == {"versions": 6}
+
+
+@pytest.mark.parametrize("order", ["known ends first", "known ends last"])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_section_that_knows_its_number_takes_just_that_from_a_shared_counter(order: str, late: bool) -> None:
+    meter, client = Meter(), Client()
+    known = meter.section("manifest", client.drain, exactly=1)
+    other = meter.section("versions", client.drain)
+    other.__enter__()
+    known.__enter__()
+    client.send(3 if late else 4)
+    first, second = (known, other) if order == "known ends first" else (other, known)
+    first.__exit__(None, None, None)
+    if late:
+        client.send(1)
+    second.__exit__(None, None, None)
+    assert meter.snapshot().by_class == {"manifest": 1, "versions": 3}
+
+
+def test_a_section_without_a_counter_yet_gets_one_late() -> None:
+    meter, client = Meter(), Client()
+    with meter.section("versions", None) as section:
+        client.send(2)
+        section.drain = client.drain
+    assert meter.snapshot().by_class == {"versions": 2}

@@ -6,8 +6,9 @@ protocol, counted by whoever orders them: requests side by side are one hop.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -64,6 +65,21 @@ def _sum_classes(parts: Iterable[dict[str, int]]) -> dict[str, int]:
     return {name: total[name] for name in REQUEST_CLASSES if total.get(name)}
 
 
+Drain = Callable[[], tuple[int, int, int]]
+"""(requests, bytes read, bytes written) that a counter has seen since it was last asked."""
+
+
+class Section:
+    """A stretch of one operation whose requests somebody else counts. ``drain`` may be set late, once there is one."""
+
+    __slots__ = ("drain", "exactly", "request_class")
+
+    def __init__(self, request_class: str, drain: Drain | None, exactly: int | None) -> None:
+        self.request_class = request_class
+        self.drain = drain
+        self.exactly = exactly
+
+
 class Meter:
     """Counts of one operation. May be shared by its threads."""
 
@@ -74,6 +90,9 @@ class Meter:
         self._bytes_read = 0
         self._bytes_written = 0
         self._exact = True
+        self._open: list[Section] = []
+        self._owed = 0  # requests of sections that know their number, counted but not seen by a counter yet
+        self._last: str | None = None
 
     def count(self, request_class: str, n: int = 1, bytes_read: int = 0, bytes_written: int = 0) -> None:
         """``n`` requests of a class, with the bodies they moved."""
@@ -81,6 +100,52 @@ class Meter:
             self._by_class[request_class] += n  # an unknown class is a KeyError: it would be missing from the total
             self._bytes_read += bytes_read
             self._bytes_written += bytes_written
+
+    @contextlib.contextmanager
+    def section(self, request_class: str, drain: Drain | None, exactly: int | None = None) -> Iterator[Section]:
+        """Requests that a counter sees while this lasts belong to the class.
+
+        Sections of one operation may overlap and share a counter: nothing is counted twice. Where their classes differ,
+        one that knows its number (``exactly``) takes it, and the rest is the other's; between two that do not know, what
+        is seen goes to the one that ends next.
+        """
+        section = Section(request_class, drain, exactly)
+        with self._lock:
+            self._settle(None)
+            if drain is not None:
+                drain()  # what came before is nobody's
+            if exactly is not None:
+                self._by_class[request_class] += exactly
+                self._owed += exactly
+            self._open.append(section)
+        try:
+            yield section
+        finally:
+            with self._lock:
+                self._settle(section)
+                self._open.remove(section)
+                if not self._open:
+                    self._owed, self._last = 0, None
+
+    def _settle(self, leaving: Section | None) -> None:
+        """Give out what the counters have seen since the last look."""
+        requests = 0
+        for section in self._open:
+            if section.drain is not None:
+                seen, read, written = section.drain()
+                requests += seen
+                self._bytes_read += read
+                self._bytes_written += written
+        paid = min(self._owed, requests)
+        self._owed -= paid
+        unsure = [section.request_class for section in self._open if section.exactly is None]
+        if leaving is not None and leaving.exactly is None:
+            unsure.append(leaving.request_class)
+        if unsure:
+            self._last = unsure[-1]
+        if requests > paid:
+            owner = self._last or (leaving or self._open[-1]).request_class
+            self._by_class[owner] += requests - paid
 
     def step(self, n: int = 1) -> None:
         """One more serial hop: something waited for the answer of what went before."""

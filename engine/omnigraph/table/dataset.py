@@ -22,6 +22,8 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.core.meter import Meter
 from omnigraph.table.errors import Fate, brief, classify, translate
+from omnigraph.table.reading import counter
+from omnigraph.table.reading import metered as metered
 
 if TYPE_CHECKING:
     from omnigraph.store import Store
@@ -111,15 +113,25 @@ class Tables:
                 self._handles.move_to_end((ref, version))
                 return found
         with translated(f"open {ref.relative} at version {version}"):
-            handle = lance.dataset(self.uri(ref), version=version, storage_options=self._options, session=self._session)
-        _count_open(handle, meter, cls)
-        return self.remember(ref, handle)
+            return self.remember(ref, self._open(ref, version, meter, cls))
 
     def open_latest(self, ref: TableRef, meter: Meter | None = None, cls: str = "versions") -> LanceDataset:
         with translated(f"open {ref.relative}"):
-            handle = lance.dataset(self.uri(ref), storage_options=self._options, session=self._session)
-        _count_open(handle, meter, cls, listed=True)
-        return self.remember(ref, handle)
+            return self.remember(ref, self._open(ref, None, meter, cls))
+
+    def _open(self, ref: TableRef, version: int | None, meter: Meter | None, cls: str) -> LanceDataset:
+        def call() -> LanceDataset:
+            return lance.dataset(self.uri(ref), version=version, storage_options=self._options, session=self._session)
+
+        if meter is None:
+            return call()
+        # Counted by the client that all handles share, so that any other one tells what came before.
+        with self._lock:
+            other = next(reversed(self._handles.values()), None)
+        with meter.section(cls, None if other is None else counter(other)) as section:
+            handle = call()
+            section.drain = counter(handle)
+            return handle
 
     def remember(self, ref: TableRef, handle: LanceDataset) -> LanceDataset:
         with self._lock:
@@ -293,13 +305,14 @@ def predict_stats(before: TableStats, handle: LanceDataset, transaction: Transac
     """
     operation = transaction.operation
     if isinstance(operation, LanceOperation.Append):
-        return _plus(before, operation.fragments)
+        return _plus(before, list(operation.fragments))
     if isinstance(operation, LanceOperation.Overwrite):
-        return _plus(TableStats(0, 0, 0, 0, 0), operation.fragments)
+        return _plus(TableStats(0, 0, 0, 0, 0), list(operation.fragments))
     if isinstance(operation, LanceOperation.Update):
-        removed, updated, new = operation.removed_fragment_ids, operation.updated_fragments, operation.new_fragments
+        removed = list(operation.removed_fragment_ids)
+        updated, new = list(operation.updated_fragments), list(operation.new_fragments)
     elif isinstance(operation, LanceOperation.Delete):
-        removed, updated, new = operation.deleted_fragment_ids, operation.updated_fragments, []
+        removed, updated, new = list(operation.deleted_fragment_ids), list(operation.updated_fragments), []
     else:
         return None
     touched = [*removed, *(fragment.id for fragment in updated)]
@@ -360,25 +373,3 @@ def translated(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise translate(error, what) from error
-
-
-@contextlib.contextmanager
-def metered(handle: LanceDataset, meter: Meter | None, cls: str) -> Iterator[None]:
-    """Count the requests that one Lance call makes on this handle."""
-    if meter is None:
-        yield
-        return
-    handle.io_stats_incremental()
-    try:
-        yield
-    finally:
-        seen = handle.io_stats_incremental()
-        meter.count(cls, seen.read_iops + seen.write_iops, bytes_read=seen.read_bytes, bytes_written=seen.written_bytes)
-
-
-def _count_open(handle: LanceDataset, meter: Meter | None, cls: str, *, listed: bool = False) -> None:
-    if meter is None:
-        return
-    seen = handle.io_stats_incremental()
-    # The listing that finds the newest version happens before the handle with its counter exists.
-    meter.count(cls, seen.read_iops + (1 if listed else 0), bytes_read=seen.read_bytes)

@@ -1,4 +1,8 @@
-"""Counting the requests of look-ups, and naming what failed. Reads only: a commit's outcome is not decided here."""
+"""Counting the requests of Lance calls, and naming what failed. A commit's outcome is not decided here.
+
+Lance counts requests per store client, and all handles of one graph share a client. So a call is a section of its meter,
+which keeps calls side by side apart.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +10,40 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from omnigraph.core.meter import Meter
+from omnigraph.core.meter import Drain, Meter
 from omnigraph.table.errors import translate
 
 if TYPE_CHECKING:
     from lance import LanceDataset
 
 
+def counter(handle: LanceDataset) -> Drain:
+    """What the handle's store client has been asked since it was last drained."""
+
+    def drain() -> tuple[int, int, int]:
+        seen = handle.io_stats_incremental()
+        return seen.read_iops + seen.write_iops, seen.read_bytes, seen.written_bytes
+
+    return drain
+
+
+@contextlib.contextmanager
+def metered(
+    handle: LanceDataset, meter: Meter | None, request_class: str, exactly: int | None = None
+) -> Iterator[None]:
+    """Around calls on one handle: their requests go to ``meter``. ``exactly``: how many there are, where that is known."""
+    if meter is None:
+        yield
+        return
+    with meter.section(request_class, counter(handle), exactly):
+        yield
+
+
 @contextlib.contextmanager
 def reading(handle: LanceDataset, meter: Meter | None, request_class: str, what: str) -> Iterator[None]:
-    """Around calls on one handle: their requests go to ``meter``, their failures become ours ("``what`` failed: …").
-
-    The counter belongs to the handle's store client, so two threads on one handle share what they see between them;
-    nothing is counted twice.
-    """
-    if meter is not None:
-        handle.io_stats_incremental()
-    try:
-        yield
-    except Exception as error:
-        raise translate(error, what) from error
-    finally:
-        if meter is not None:
-            seen = handle.io_stats_incremental()
-            meter.count(
-                request_class,
-                seen.read_iops + seen.write_iops,
-                bytes_read=seen.read_bytes,
-                bytes_written=seen.written_bytes,
-            )
+    """``metered``, and a failure becomes ours ("``what`` failed: …")."""
+    with metered(handle, meter, request_class):
+        try:
+            yield
+        except Exception as error:
+            raise translate(error, what) from error

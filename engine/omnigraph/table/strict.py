@@ -15,8 +15,11 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.core.errors import Corruption
 from omnigraph.core.meter import Meter
-from omnigraph.table.dataset import COMMIT_TIMEOUT, DATA_STORAGE_VERSION, TableRef, Tables, metered, translated
+from omnigraph.table.dataset import COMMIT_TIMEOUT, DATA_STORAGE_VERSION, TableRef, Tables, translated
 from omnigraph.table.errors import Fate, classify
+from omnigraph.table.reading import metered
+
+SINGLE_PUT_BYTES = 4 * 1024 * 1024  # Lance sends what is smaller than a part of a multipart upload in one request
 
 
 class SwapLost(Exception):
@@ -55,7 +58,8 @@ def read_fragment(handle: LanceDataset, index: int, meter: Meter | None = None) 
 
 def write_ahead(handle: LanceDataset, table: pa.Table, meter: Meter | None = None) -> Fragments:
     """Write rows as a file that no version names yet: one PUT."""
-    with translated("write __manifest data"), metered(handle, meter, "manifest"):
+    small = table.nbytes < SINGLE_PUT_BYTES
+    with translated("write __manifest data"), metered(handle, meter, "manifest", exactly=1 if small else None):
         return Fragments(write_fragments(table, handle, mode="append"))
 
 
