@@ -56,6 +56,7 @@ class NodePresence:
         self._replaced_all = replaced_all
         self._deleted = deleted
         self._found = KeySet()  # committed ids that were asked for and are there
+        self._found_ids: list[pa.Array[Any]] = []
 
     def not_staged(self, texts: pa.Array[Any]) -> RowIndex:
         if not len(self._staged):
@@ -78,6 +79,7 @@ class NodePresence:
                 present = present.filter(pa.array(~self._deleted.has(present)))
             if len(present):
                 self._found.add(present)
+                self._found_ids.append(present)
         return [np.flatnonzero(~self._found.has(texts)) for texts in arrays]
 
     def exists(self, view: PinnedView, texts: pa.Array[Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -87,6 +89,10 @@ class NodePresence:
             gone = self.missing(view, [texts.take(positions(outside))])[0]
             here[outside[gone]] = False
         return here
+
+    def still_there(self, view: PinnedView) -> bool:
+        """Whether everything that was found is in another view as well."""
+        return all(pc.all(view.contains(self.node.table_key, ids), min_count=0).as_py() for ids in self._found_ids)
 
     def alike(self) -> NodePresence:
         """The same knowledge without what was found since: for use on another thread."""

@@ -91,7 +91,7 @@ def validate(
     missing that others may lean on."""
     recording = RecordingView(view)
     evaluation = Evaluation(changes, catalog, limits)
-    log, conflicts = ViolationLog(), _Conflicts()
+    log, conflicts = ViolationLog(), Conflicts()
     if malformed is not None:
         log.merge(malformed)
     evaluation.report(evaluation.local(), log, conflicts)
@@ -156,7 +156,7 @@ class Evaluation:
         edges = [change for change in ordered if isinstance(change.type, EdgeType)]
         self._catalog = catalog
         self.changes = {change.table_key: change for change in nodes + edges}
-        self._checks = {key: TableChecks(change, limits) for key, change in self.changes.items()}
+        self.checks = {key: TableChecks(change, limits) for key, change in self.changes.items()}
         self._presences: dict[str, NodePresence] = {}
 
     def presence(self, name: str) -> NodePresence:
@@ -164,7 +164,7 @@ class Evaluation:
         held = self._presences.get(name)
         if held is None:
             node = self._catalog.node(name)
-            checks = self._checks.get(node.table_key)
+            checks = self.checks.get(node.table_key)
             held = NodePresence(
                 node,
                 checks.rewritten.given if checks else None,
@@ -174,14 +174,18 @@ class Evaluation:
             self._presences[name] = held
         return held
 
+    def presences(self) -> Iterable[NodePresence]:
+        """Of all node types that were asked about."""
+        return self._presences.values()
+
     # --- without reading -------------------------------------------------------------------------------------------
 
     def local(self) -> Iterator[Judged]:
-        for key, checks in self._checks.items():
+        for key, checks in self.checks.items():
             blocks = list(blocks_of(self.changes[key]))
             for block in blocks:
                 for finding in checks.feed(block):
-                    yield _judged(key, finding)
+                    yield judged(key, finding)
             if isinstance(checks.type, EdgeType):
                 checks.unresolved = self._unresolved(checks.type, blocks)
 
@@ -213,26 +217,26 @@ class Evaluation:
             yield from answer
 
     def _questions(self, view: PinnedView) -> Iterator[Callable[[], Iterator[Judged]]]:
-        for key, checks in self._checks.items():
+        for key, checks in self.checks.items():
             if checks.mode == "append" and len(checks.rewritten.given):
                 yield _asking(key, partial(checks.ids.ask, view))
             for unique in checks.uniques:
                 if checks.mode != "overwrite":
                     yield _asking(key, partial(unique.ask, view, checks.rewritten))
         by_node: dict[str, list[Unresolved]] = {}
-        for checks in self._checks.values():
+        for checks in self.checks.values():
             for one in checks.unresolved:
                 assert isinstance(checks.type, EdgeType)
                 by_node.setdefault(checks.type.src_type if one.end == "src" else checks.type.dst_type, []).append(one)
         for name, unresolved in sorted(by_node.items()):
             yield _asking_ends(self.presence(name), view, unresolved)
-        for key, checks in self._checks.items():
+        for key, checks in self.checks.items():
             if checks.card is not None:
                 assert isinstance(checks.type, EdgeType)
                 # Its own look at the nodes: the one above may be at work on another thread.
                 presence = self.presence(checks.type.src_type).alike()
                 yield _asking(key, partial(checks.card.ask, view, presence))
-        for key, checks in self._checks.items():
+        for key, checks in self.checks.items():
             if isinstance(checks.type, NodeType):
                 yield from self._orphan_questions(key, checks, view)
 
@@ -252,7 +256,7 @@ class Evaluation:
         def question() -> Iterator[Judged]:
             gone = _gone(view, checks)
             for edge in sorted(pointing, key=lambda edge: edge.table_key):
-                change = self._checks.get(edge.table_key)
+                change = self.checks.get(edge.table_key)
                 rewritten = change.rewritten if change else Rewritten()
                 for loose in orphans(view, edge, node, gone, rewritten):
                     yield Judged(edge.table_key, v.ORPHAN, loose)
@@ -260,12 +264,12 @@ class Evaluation:
         yield question
 
     def _is_overwritten(self, edge: EdgeType) -> bool:
-        checks = self._checks.get(edge.table_key)
+        checks = self.checks.get(edge.table_key)
         return checks is not None and checks.mode == "overwrite"
 
     # --- reporting -------------------------------------------------------------------------------------------------
 
-    def report(self, judged: Iterable[Judged], log: ViolationLog, conflicts: _Conflicts) -> None:
+    def report(self, judged: Iterable[Judged], log: ViolationLog, conflicts: Conflicts) -> None:
         for one in judged:
             finding = one.finding
             if isinstance(finding, Loose):
@@ -276,14 +280,14 @@ class Evaluation:
                 conflicts.add(one.table_key, finding)
 
 
-def _judged(key: str, finding: Finding | Loose) -> Judged:
+def judged(key: str, finding: Finding | Loose) -> Judged:
     if isinstance(finding, Loose):
         return Judged(key, finding.describe(0).code, finding)
     return Judged(key, finding.describe(int(finding.rows[0])).code, finding)
 
 
 def _asking(key: str, ask: Callable[[], Iterable[Finding | Loose]]) -> Callable[[], Iterator[Judged]]:
-    return lambda: (_judged(key, finding) for finding in ask())
+    return lambda: (judged(key, finding) for finding in ask())
 
 
 def _asking_ends(
@@ -291,7 +295,7 @@ def _asking_ends(
 ) -> Callable[[], Iterator[Judged]]:
     def question() -> Iterator[Judged]:
         for one, finding in presence.check(view, unresolved):
-            yield _judged(one.block.wording.type.table_key, finding)
+            yield judged(one.block.wording.type.table_key, finding)
 
     return question
 
@@ -313,7 +317,9 @@ def _gone(view: PinnedView, checks: TableChecks) -> pa.Array[Any]:
 
 
 @dataclass
-class _Conflicts:
+class Conflicts:
+    """Ids that an append found taken, by table."""
+
     _by_table: dict[str, tuple[list[str], int]] = field(default_factory=dict)
 
     def add(self, table_key: str, finding: Finding) -> None:
