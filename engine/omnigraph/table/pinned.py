@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.core import meter as m
-from omnigraph.table.blob import READ_BYTES
+from omnigraph.table.blob import READ_BYTES, blob_columns
 from omnigraph.table.keys import KeyCache
 from omnigraph.table.layout import Layout, layout_of
 from omnigraph.table.lookup import Addresses, Lookup
 from omnigraph.table.predicate import Predicate, addresses_among, columns_of, mask, to_filter
 from omnigraph.table.reading import reading
+from omnigraph.table.rowids import inline_row_ids
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -32,6 +33,9 @@ KEY_COLUMNS = ("id", "src", "dst")
 
 _TAKE_CHUNK = 4096
 """Addresses in one filter text."""
+
+_ROW_IDS_MIN = 500
+"""From here on rows are taken by row id."""
 
 _SCAN_SHARE = 20
 """With more than one row in this many wanted, a fragment is scanned and filtered in memory."""
@@ -162,6 +166,10 @@ class PinnedTable:
                 else:
                     sparse.append(wanted[start:end])
             scattered = np.concatenate(sparse) if sparse else np.empty(0, np.uint64)
+            quickly = self._take_by_row_id(handle, scattered, names)
+            if quickly is not None:
+                parts.append(quickly)
+                scattered = scattered[:0]
             for start in range(0, len(scattered), _TAKE_CHUNK):
                 chunk = scattered[start : start + _TAKE_CHUNK]
                 ids = np.unique(chunk >> np.uint64(32)).tolist()
@@ -175,6 +183,19 @@ class PinnedTable:
                     ).to_table()
                 )
         return pa.concat_tables(parts)
+
+    def _take_by_row_id(self, handle: LanceDataset, wanted: Addresses, names: list[str]) -> pa.Table | None:
+        """Many scattered rows, twice as fast as by a filter over addresses. None where that way is not open: few rows,
+        row ids outside the manifest, blobs (which it returns as descriptors)."""
+        if len(wanted) < _ROW_IDS_MIN or set(names) & set(blob_columns(self.schema)):
+            return None
+        ids, known = inline_row_ids(handle, wanted)
+        if not known.all():
+            return None
+        rows = handle._take_rows(pa.array(ids), columns=names)
+        if rows.num_rows != len(wanted):
+            return None
+        return rows.append_column("_rowaddr", pa.array(wanted))
 
     # --- scans ------------------------------------------------------------------------------------------------------
 

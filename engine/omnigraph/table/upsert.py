@@ -25,8 +25,8 @@ from omnigraph.core import meter as m
 from omnigraph.core.errors import Corruption
 from omnigraph.table.blob import as_stored
 from omnigraph.table.keys import split_addresses
-from omnigraph.table.predicate import addresses_among
 from omnigraph.table.reading import reading
+from omnigraph.table.rowids import row_ids
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 _WRITERS = 16
 """Deletion files written side by side; each is one small request."""
-
-_ADDRESSES_PER_FILTER = 4096
 
 
 @dataclass(frozen=True)
@@ -104,10 +102,10 @@ def stage_update(
     ):
         writing = pool.submit(_write, handle, rows, limits)
         updated, removed = _mark_deleted(handle, deleted, pool)
-        row_ids = _row_ids(handle, carried) if len(carried) else None
+        kept_ids = row_ids(handle, _numbers(carried)) if len(carried) else None
         fragments = writing.result()
-    if row_ids is not None:
-        _carry_row_ids(fragments, row_ids)
+    if kept_ids is not None:
+        _carry_row_ids(fragments, pa.array(kept_ids))
     operation = LanceOperation.Update(
         removed_fragment_ids=removed,
         updated_fragments=updated,
@@ -180,62 +178,17 @@ def _replacing_first(rows: pa.Table, replaces: pa.Array[Any] | None) -> tuple[pa
 # --- stable row ids -----------------------------------------------------------------------------------------------------
 
 
-def _carry_row_ids(fragments: list[FragmentMetadata], row_ids: pa.Array[Any]) -> None:
+def _carry_row_ids(fragments: list[FragmentMetadata], kept_ids: pa.Array[Any]) -> None:
     start = 0
     for fragment in fragments:
-        mine = row_ids.slice(start, fragment.physical_rows)
+        mine = kept_ids.slice(start, fragment.physical_rows)
         if len(mine):
             fragment.row_id_meta = RowIdSequence(mine).to_inline_metadata()
         start += fragment.physical_rows
 
 
-def _row_ids(handle: LanceDataset, addresses: pa.Array[Any]) -> pa.Array[Any]:
-    """The stable row id of each address, from the manifest where it holds them, else by reading them."""
-    wanted = np.asarray(addresses.to_numpy(zero_copy_only=False), np.uint64)
-    fragment_ids = (wanted >> np.uint64(32)).astype(np.int64)
-    offsets = (wanted & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    found = np.empty(len(wanted), np.uint64)
-    spilled = np.zeros(len(wanted), bool)
-    order = np.argsort(fragment_ids, kind="stable")
-    for mine in np.split(order, np.flatnonzero(np.diff(fragment_ids[order])) + 1):
-        known = _inline_row_ids(handle, int(fragment_ids[mine[0]]))
-        if known is None:
-            spilled[mine] = True
-        else:
-            found[mine] = known[offsets[mine]]
-    if spilled.any():
-        found[spilled] = _read_row_ids(handle, wanted[spilled])
-    return pa.array(found)
-
-
-def _inline_row_ids(handle: LanceDataset, fragment_id: int) -> np.ndarray[Any, Any] | None:
-    fragment = handle.get_fragment(fragment_id)
-    meta = None if fragment is None else fragment.metadata.row_id_meta
-    if meta is None:
-        return None
-    try:
-        sequence = RowIdSequence.from_inline_metadata(meta)
-    except (ValueError, NotImplementedError):
-        return None  # kept in a file of its own
-    return sequence.to_pyarrow().to_numpy(zero_copy_only=False)
-
-
-def _read_row_ids(handle: LanceDataset, wanted: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    ordered = np.unique(wanted)
-    ids = np.empty(len(ordered), np.uint64)
-    for start in range(0, len(ordered), _ADDRESSES_PER_FILTER):
-        chunk = ordered[start : start + _ADDRESSES_PER_FILTER]
-        rows = handle.scanner(
-            columns=[],
-            filter=addresses_among(pa.array(chunk)),
-            with_row_id=True,
-            with_row_address=True,
-        ).to_table()
-        places = np.searchsorted(ordered, rows.column("_rowaddr").to_numpy())
-        if len(places) != len(chunk):
-            raise Corruption("a row to replace is not there", version=handle.version, rows=len(chunk))
-        ids[places] = rows.column("_rowid").to_numpy()
-    return ids[np.searchsorted(ordered, wanted)]
+def _numbers(addresses: pa.Array[Any]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    return np.asarray(addresses.to_numpy(zero_copy_only=False), np.uint64)
 
 
 def _field_ids(fields: list[Any]) -> Iterator[int]:
