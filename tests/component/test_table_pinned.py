@@ -334,3 +334,31 @@ def test_a_look_up_over_thousands_of_small_fragments_costs_what_it_costs_over_fe
 
     few, many = cost(10), cost(2000)
     assert many < 3 * few + 0.001
+
+
+def test_the_cache_keeps_to_its_bound_and_lets_go_of_what_it_pushes_out(tmp_path: Path) -> None:
+    handles = []
+    for k in range(6):
+        handle, _ = append(create(tmp_path / f"{k}.lance"), rows([f"k{n}" for n in range(40_000)]))
+        handles.append(handle)
+    cache = KeyCache(1_000_000)
+    column = 40_000 * 10
+    before = pa.total_allocated_bytes()
+    for _ in range(2):
+        for handle in handles:
+            found = pinned(handle, cache).contains(pa.array(["k39999", "k40000"]))
+            assert found.to_pylist() == [True, False]
+            assert cache.bytes_held <= 1_000_000
+    assert pa.total_allocated_bytes() - before < 1_000_000 + 2 * column
+
+
+def test_only_layouts_in_use_are_kept(tmp_path: Path) -> None:
+    handle = create(tmp_path / "t.lance")
+    cache = KeyCache()
+    held = pinned(handle, cache)
+    assert held.layout.version == 1
+    for k in range(30):
+        handle, _ = append(handle, rows([f"k{k}"]))
+        assert pinned(handle, cache).contains(pa.array([f"k{k}"])).to_pylist() == [True]
+    assert [cache.layout(handle.uri, version) is not None for version in range(1, 32)].count(True) <= 4
+    assert held.layout.version == 1

@@ -31,7 +31,9 @@ BYTES_MAX = 256 << 20
 SMALL_ROWS_MAX = 2048
 """Fragments up to here go into the dictionary; above it a vector search is cheaper than 100 B of Python per key."""
 
-_LAYOUTS_MAX = 4096
+_LINES_MAX = 4096
+_LAYOUTS_PER_LINE_MAX = 4
+"""A layout is as long as its table has fragments, so only the versions in use are kept."""
 _SMALL_KEY_BYTES = 220
 """A Python text, its dictionary slot and its place, measured roughly; the bound need not be exact."""
 
@@ -85,7 +87,7 @@ class KeyCache:
         self._large: dict[FileField, pa.Array[Any]] = {}
         self._pools: dict[tuple[str, int], _Pool] = {}
         self._deletions: dict[tuple[str, str], Deletions] = {}
-        self._layouts: OrderedDict[tuple[str, int], Layout] = OrderedDict()
+        self._layouts: OrderedDict[str, OrderedDict[int, Layout]] = OrderedDict()
         self._complete: dict[tuple[str, int, int], tuple[int, Large]] = {}
         self._loading: dict[str, threading.Lock] = {}
 
@@ -102,21 +104,30 @@ class KeyCache:
 
     def layout(self, line: str, version: int) -> Layout | None:
         with self._lock:
-            return self._layouts.get((line, version))
+            of_line = self._layouts.get(line)
+            found = None if of_line is None else of_line.get(version)
+            if of_line is not None and found is not None:
+                of_line.move_to_end(version)
+                self._layouts.move_to_end(line)
+            return found
 
     def put_layout(self, line: str, layout: Layout) -> None:
         with self._lock:
-            self._layouts[(line, layout.version)] = layout
-            self._layouts.move_to_end((line, layout.version))
-            while len(self._layouts) > _LAYOUTS_MAX:
-                self._forget_layout(next(iter(self._layouts)))
-            # The look-up state of a version is rebuilt in a moment; only the newest few of a line earn their room.
-            for key in [key for key in self._complete if key[0] == line and key[1] < layout.version - 2]:
-                del self._complete[key]
+            of_line = self._layouts.setdefault(line, OrderedDict())
+            self._layouts.move_to_end(line)
+            of_line[layout.version] = layout
+            of_line.move_to_end(layout.version)
+            while len(of_line) > _LAYOUTS_PER_LINE_MAX:
+                self._forget(line, next(iter(of_line)))
+            while len(self._layouts) > _LINES_MAX:
+                oldest, versions = next(iter(self._layouts.items()))
+                for version in list(versions):
+                    self._forget(oldest, version)
+                del self._layouts[oldest]
 
-    def _forget_layout(self, key: tuple[str, int]) -> None:
-        del self._layouts[key]
-        for known in [known for known in self._complete if known[:2] == key]:
+    def _forget(self, line: str, version: int) -> None:
+        self._layouts[line].pop(version)
+        for known in [known for known in self._complete if known[:2] == (line, version)]:
             del self._complete[known]
 
     def loading(self, line: str) -> threading.Lock:
@@ -247,6 +258,7 @@ class KeyCache:
     def _evict(self, unit: tuple[Any, ...]) -> None:
         self._bytes -= self._units.pop(unit)
         self._epoch += 1
+        self._complete.clear()  # of a past epoch, and each holds on to the columns it was gathered from
         kind, *name = unit
         if kind == "large":
             self._large.pop((name[0], name[1]), None)

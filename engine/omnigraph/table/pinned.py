@@ -66,6 +66,7 @@ class PinnedTable:
         self._key_columns = tuple(key_columns)
         self._lock = threading.Lock()
         self._handle: LanceDataset | None = None
+        self._layout: Layout | None = None
 
     @property
     def handle(self) -> LanceDataset:
@@ -81,12 +82,14 @@ class PinnedTable:
 
     @property
     def layout(self) -> Layout:
-        line = self.ref.relative
-        found = self._cache.layout(line, self.version)
-        if found is None:
-            found = layout_of(self.handle)
-            self._cache.put_layout(line, found)
-        return found
+        if self._layout is None:
+            line = self.ref.relative
+            found = self._cache.layout(line, self.version)
+            if found is None:
+                found = layout_of(self.handle)
+                self._cache.put_layout(line, found)
+            self._layout = found
+        return self._layout
 
     def _lookup(self) -> Lookup:
         return Lookup(
