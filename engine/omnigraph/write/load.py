@@ -9,22 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
+import pyarrow as pa
+
+from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.run import Outcome, Prepared, Request, run
 from omnigraph.commit.txn import Txn, read_current
-from omnigraph.commit.deadline import Deadline
 from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog
+from omnigraph.write.adopt import adopt_ids
+from omnigraph.write.batch import Batch
 from omnigraph.write.changes import MODES, Mode, TypeChange
 from omnigraph.write.input import Input, read_source
 from omnigraph.write.lower import STAGE_FIRST_BYTES, StagedAppends, lower
+from omnigraph.write.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, sift, too_many, write_quarantine
 from omnigraph.write.receipt import Receipt, RejectedRows, TableChange, table_changes
+from omnigraph.write.sources import is_record_source
 from omnigraph.write.validate import Verdict, validate
-
-BadRows = Literal["fail", "quarantine"]
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,7 @@ class LoadOptions:
             raise InvalidInput(f"on_bad_row must be 'fail' or 'quarantine', not {self.on_bad_row!r}")
         if self.quarantine_to is not None and self.on_bad_row != "quarantine":
             raise InvalidInput("quarantine_to needs on_bad_row='quarantine'")
-        bound = self.bad_rows_max
-        if bound is not None and (isinstance(bound, bool) or bound < 0 or (isinstance(bound, float) and bound >= 1)):
-            raise InvalidInput(f"bad_rows_max must be a number of rows or a share below 1.0, not {bound!r}")
+        BadRowsMax(self.bad_rows_max)
         if self.from_branch is not None:
             raise NotFound(f"no branch {self.from_branch!r}", branch=self.from_branch)
 
@@ -110,7 +112,7 @@ class _Load:
     catalog: Catalog
     input: Input
     staged: StagedAppends = field(default_factory=StagedAppends)
-    rejected: RejectedRows = field(default_factory=RejectedRows)
+    sifted: Sifted | None = None
     unchanged: dict[str, TableChange] = field(default_factory=dict)
 
     def prepare(self, txn: Txn) -> Prepared | None:
@@ -135,19 +137,30 @@ class _Load:
         )
 
     def _judge(self, txn: Txn) -> tuple[list[TypeChange], Verdict]:
-        changes = complete(self.input.changes(self.options.checked_mode), txn)
+        changes = with_committed_ids(self.input, self.options, txn)
+        if self.options.on_bad_row == "quarantine":
+            return self._sift(txn, changes)
         verdict = validate(changes, self.catalog, txn, limits=self.engine.limits, malformed=self.input.malformed)
         verdict.raise_if_bad()
         return changes, verdict
+
+    def _sift(self, txn: Txn, changes: list[TypeChange]) -> tuple[list[TypeChange], Verdict]:
+        sifted = sift(changes, self.catalog, txn, rejected=self.input.rejected, limits=self.engine.limits)
+        sifted.verdict.raise_if_bad()
+        error = too_many(sifted, self.input.records, BadRowsMax(self.options.bad_rows_max))
+        if error is not None:
+            raise error
+        self.sifted = sifted
+        return list(sifted.changes), sifted.verdict
 
     def _still_fits(self, txn: Txn, changes: list[TypeChange]) -> bool:
         """Only tables that were read have moved: do the checks pass on them as they are now?"""
         return validate(changes, self.catalog, txn, limits=self.engine.limits).ok
 
 
-def complete(changes: list[TypeChange], txn: Txn) -> list[TypeChange]:
-    """Fill in what only the committed side knows."""
-    return changes
+def with_committed_ids(given: Input, options: LoadOptions, txn: Txn) -> list[TypeChange]:
+    """The change set; edges that are committed already keep the ids that they have."""
+    return [adopt_ids(change, txn) for change in given.changes(options.checked_mode)]
 
 
 def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
@@ -158,9 +171,13 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     known = _replay(engine, options, meter)
     if known is not None:
         return known
+    if options.mode == "append" and options.on_bad_row == "fail" and has_readers(source):
+        from omnigraph.write.streamed_load import load_stream
+
+        return load_stream(engine, source, options, meter)
     work = _read(engine, source, options)
     if not work.input.tables and not work.input.malformed:
-        return Receipt(None, options.branch, {}, rejected=work.rejected, storage=meter.snapshot())
+        return Receipt(None, options.branch, {}, storage=meter.snapshot())
     request = Request(
         kind="load",
         branch=options.branch,
@@ -171,7 +188,21 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
         deadline_s=options.deadline_s,
     )
     outcome = run(engine, request, work.prepare, meter)
-    return receipt(outcome, options.branch, work.rejected, work.unchanged, meter)
+    rejected = RejectedRows()
+    if work.sifted is not None and not outcome.replayed:
+        rows = tuple(one.to_dict() for one in work.sifted.rejected[:REJECTED_SHOWN_MAX])
+        rejected = RejectedRows(rows, len(work.sifted.rejected))
+        if options.quarantine_to is not None:
+            write_quarantine(options.quarantine_to, work.sifted.rejected)
+    return receipt(outcome, options.branch, rejected, work.unchanged, meter)
+
+
+def has_readers(source: Any) -> bool:
+    """Whether some of the input is not in memory: then an append need not bring it there."""
+    if is_record_source(source):
+        return False
+    given = [*source.nodes.values(), *source.edges.values()] if isinstance(source, Batch) else list(source.values())
+    return any(not isinstance(one, pa.Table | pa.RecordBatch | list | tuple) for one in given)
 
 
 def receipt(
@@ -199,7 +230,7 @@ def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
     meter = Meter()
     held = read_current(engine, options.branch, meter=meter)
     txn = Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter)
-    changes = complete(work.input.changes(options.checked_mode), txn)
+    changes = with_committed_ids(work.input, options, txn)
     verdict = validate(changes, work.catalog, txn, limits=engine.limits, malformed=work.input.malformed)
     return CheckReport(
         verdict.ok,

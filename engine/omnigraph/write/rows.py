@@ -193,6 +193,8 @@ def _identify(
     declared = raw.type
     minted: bool | npt.NDArray[np.bool_] = False
     findings: list[Finding] = []
+    if raw.count == 0:
+        return pa.array([], pa.utf8()), False, []  # nothing is left, perhaps not even the columns of the key
     if isinstance(declared, NodeType) and declared.key is not None:
         ids = one_array(derive_ids(declared, raw.columns), pa.utf8())
         findings += _disagreements(raw.given_ids, ids, describer)

@@ -31,7 +31,8 @@ from omnigraph.write.changes import Mode, TypeChange
 from omnigraph.write.load import CheckReport, LoadOptions, receipt
 from omnigraph.write.receipt import Receipt, RejectedRows
 from omnigraph.write.staging import Record, Records, StagedFile, StagedFragments, record_table
-from omnigraph.write.validate import validate
+from omnigraph.write.streamed_load import judge_staged
+from omnigraph.write.validate import Verdict, validate
 
 Staged = StagedFragments | Sequence[StagedFragments]
 
@@ -218,12 +219,12 @@ def check_staged(txn: StagingTxn, staged: Staged | Mapping[str, Staged], memory_
     meter = Meter()
     held = read_current(engine, txn.branch, meter=meter)
     view = Txn(engine, txn.branch, held, Deadline(engine.clock, 3600), meter)
-    changes = [_change(view, key, listed) for key, listed in sorted(given.items())]
-    verdict = validate(changes, view.catalog, view, limits=engine.limits)
+    verdict = _judge(view, given)
+    rows = {key: sum(fragments_.rows_of(new) for one in listed for new in one.new) for key, listed in given.items()}
     return CheckReport(
         verdict.ok,
-        sum(change.rows.num_rows for change in changes),
-        {change.table_key: change.rows.num_rows for change in changes},
+        sum(rows.values()),
+        rows,
         tuple(violation.to_dict() for violation in verdict.violations),
         verdict.total,
         tuple(sorted(verdict.reads)),
@@ -287,8 +288,7 @@ class _StagedLoad:
         if self.checks is not None and self._trusted(txn.state):
             reads = frozenset(self.checks.reads)
         else:
-            changes = [_change(txn, key, listed) for key, listed in sorted(self.given.items())]
-            verdict = validate(changes, txn.catalog, txn, limits=self.engine.limits)
+            verdict = _judge(txn, self.given)
             verdict.raise_if_bad()
             reads = verdict.reads
         actions = tuple(
@@ -321,6 +321,14 @@ def _check_base(pin: Pin, listed: Sequence[StagedFragments]) -> None:
                 expected=one.base_pin,
                 actual=pin.version,
             )
+
+
+def _judge(txn: Txn, given: Mapping[str, Sequence[StagedFragments]]) -> Verdict:
+    """An append is judged batch by batch; what replaces rows is compared with them, which holds it."""
+    if all(one.kind == "append" for listed in given.values() for one in listed):
+        return judge_staged(txn, {key: [new for one in listed for new in one.new] for key, listed in given.items()})
+    changes = [_change(txn, key, listed) for key, listed in sorted(given.items())]
+    return validate(changes, txn.catalog, txn, limits=txn.engine.limits)
 
 
 def _change(txn: Txn, key: str, listed: Sequence[StagedFragments]) -> TypeChange:

@@ -1,0 +1,177 @@
+"""An append of readers: checked and written batch by batch, so that the input is never held.
+
+Staging ends, judgement included, before anything is armed. Where the graph has moved meanwhile, the staged files are
+judged again on the new pins: the source is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.plan import Counts
+from omnigraph.commit.run import Action, Prepared, Request, run
+from omnigraph.commit.txn import Txn
+from omnigraph.core.meter import Meter
+from omnigraph.schema import Catalog, EdgeType, table_schema
+from omnigraph.table import staged as fragments_
+from omnigraph.table.dataset import TableRef, append_of
+from omnigraph.write.batch import Batch
+from omnigraph.write.load import LoadOptions, receipt
+from omnigraph.write.receipt import Receipt, RejectedRows
+from omnigraph.write.stream import StreamedAppend
+from omnigraph.write.validate import Verdict
+
+
+class LateView:
+    """The pins that a check reads through, put in place once the transaction is there."""
+
+    def __init__(self, txn: Txn | None = None) -> None:
+        self.txn = txn
+
+    def _at(self) -> Txn:
+        if self.txn is None:
+            raise AssertionError("nothing is asked before the transaction is open")
+        return self.txn
+
+    def rows(self, table_key: str) -> int:
+        return self._at().rows(table_key)
+
+    def contains(self, table_key: str, ids: pa.Array[Any]) -> pa.BooleanArray:
+        return self._at().contains(table_key, ids)
+
+    def fetch(self, table_key: str, column: str, values: pa.Array[Any], columns: Sequence[str]) -> pa.Table:
+        return self._at().fetch(table_key, column, values, columns)
+
+    def scan(self, table_key: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return self._at().scan(table_key, columns)
+
+
+def load_stream(engine: Engine, source: Any, options: LoadOptions, meter: Meter) -> Receipt:
+    """Append tables that are read as they are written."""
+    held = engine.known(options.branch) or engine.latest(options.branch, meter)
+    catalog = engine.catalog(held.state.schema)
+    view = LateView()
+    stream = StreamedAppend(source, catalog, view, engine.limits, clock=engine.clock)
+    work = _StreamedLoad(engine, catalog, view, stream)
+    request = Request(
+        kind="load",
+        branch=options.branch,
+        keys=frozenset(declared.table_key for declared in stream.types),
+        actor=options.actor,
+        idempotency_key=options.idempotency_key,
+        expect_head=options.expect_head,
+        deadline_s=options.deadline_s,
+    )
+    try:
+        outcome = run(engine, request, work.prepare, meter)
+    except BaseException:
+        work.give_up()
+        raise
+    if outcome.row is None or outcome.replayed:
+        work.give_up()
+    return receipt(outcome, options.branch, RejectedRows(), {}, meter)
+
+
+@dataclass
+class _StreamedLoad:
+    engine: Engine
+    catalog: Catalog
+    view: LateView
+    stream: StreamedAppend
+    staged: dict[str, list[Any]] | None = None
+    files: list[str] = field(default_factory=list)
+    sent: bool = False  # a table commit of these files may be on its way
+
+    def prepare(self, txn: Txn) -> Prepared | None:
+        if self.staged is None:
+            verdict = self._stage(txn)
+        else:
+            verdict = judge_staged(txn, {key: self._described(key) for key in self.staged})
+        verdict.raise_if_bad()
+        staged = self.staged or {}
+        actions = tuple(self._action(key, staged[key]) for key in sorted(staged) if staged[key])
+        if not actions:
+            return None
+        return Prepared(actions, verdict.reads, revalidate=self._still_fits, stage_first=True)
+
+    def _still_fits(self, txn: Txn) -> bool:
+        return self.stream.still_fits(txn)
+
+    def _described(self, key: str) -> list[dict[str, Any]]:
+        return [fragments_.fragment_json(fragment) for fragment in (self.staged or {}).get(key, [])]
+
+    def _stage(self, txn: Txn) -> Verdict:
+        """Write every table, nodes before edges. Nothing names these files until the verdict is in."""
+        self.view.txn = txn
+        staged: dict[str, list[Any]] = {}
+        for declared in self.stream.types:
+            key = declared.table_key
+            staged[key] = self._write(txn, key, table_schema(declared))
+        self.staged = staged
+        return self.stream.finish()
+
+    def _write(self, txn: Txn, key: str, schema: pa.Schema) -> list[Any]:
+        batches = self.stream.batches(key)
+        first = next(batches, None)
+        if first is None:
+            return []
+        reader = pa.RecordBatchReader.from_batches(schema, _chained(first, batches))
+        transaction: Any = self.engine.tables.stage_append(txn.handle(key), reader, txn.meter)
+        fragments = list(transaction.operation.fragments)
+        pin = txn.pin(key)
+        base = TableRef(pin.location, pin.ref).relative
+        self.files += [f"{base}/data/{file.path}" for fragment in fragments for file in fragment.files]
+        return fragments
+
+    def _action(self, key: str, fragments: list[Any]) -> Action:
+        rows = sum(fragment.physical_rows for fragment in fragments)
+
+        def stage(handle: Any, _: Meter) -> Any:
+            self.sent = True
+            return append_of(handle, fragments)
+
+        return Action(key, stage, Counts(inserted=rows))
+
+    def give_up(self) -> None:
+        """Delete what was staged, unless a version may name it: then it is not ours to delete, published or not."""
+        if self.files and not self.sent:
+            self.engine.store.delete_many(self.files)
+
+
+def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def judge_staged(txn: Txn, described: dict[str, list[dict[str, Any]]]) -> Verdict:
+    """The verdict of an append on files that are staged already, read back batch by batch."""
+    nodes: dict[str, pa.RecordBatchReader] = {}
+    edges: dict[str, pa.RecordBatchReader] = {}
+    for key, new in described.items():
+        declared = txn.catalog.by_table_key(key)
+        schema = table_schema(declared)
+        pin = txn.pin(key)
+        rows = fragments_.read_rows(txn.engine.tables, TableRef(pin.location, pin.ref), new, schema.names)
+        if isinstance(declared, EdgeType):
+            renamed = schema.set(1, schema.field("src").with_name("from")).set(2, schema.field("dst").with_name("to"))
+            edges[declared.name] = _reader(rows, schema, renamed)
+        else:
+            nodes[declared.name] = _reader(rows, schema, schema)
+    stream = StreamedAppend(Batch(nodes, edges), txn.catalog, txn, txn.engine.limits, clock=txn.engine.clock)
+    for declared in stream.types:
+        for _ in stream.batches(declared.table_key):
+            pass
+    return stream.finish()
+
+
+def _reader(rows: Iterator[pa.RecordBatch], schema: pa.Schema, renamed: pa.Schema) -> pa.RecordBatchReader:
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            yield pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=renamed)
+
+    return pa.RecordBatchReader.from_batches(renamed, batches())
