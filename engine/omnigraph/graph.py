@@ -213,6 +213,33 @@ class Graph:
         who = resolve_actor(actor if actor is not None else self._actor)
         return begin(self._open_engine(), branch=branch, actor=who, resume=resume)
 
+    def mutate(
+        self,
+        query: str | Path,
+        *,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        expect_head: str | None = None,
+        deadline_s: float = 60,
+    ) -> Receipt:
+        """Run one query that inserts, updates or deletes: one call, one commit, one receipt. ``query`` is the text of a
+        ``.gq`` file, or a Path to one; ``name`` chooses among its queries."""
+        from omnigraph.write.mutate import MutateOptions, mutate
+
+        options = MutateOptions(
+            name=name,
+            params=params,
+            branch=branch,
+            actor=resolve_actor(actor if actor is not None else self._actor),
+            idempotency_key=idempotency_key,
+            expect_head=expect_head,
+            deadline_s=deadline_s,
+        )
+        return mutate(self._open_engine(), query, options)
+
     def check(self, source: Any, *, mode: str, branch: str = MAIN) -> CheckReport:
         """Validate what ``load`` would be given. Writes nothing."""
         from omnigraph.write.load import LoadOptions, check

@@ -105,17 +105,22 @@ def _upsert(txn: Txn, pin: Pin, change: TypeChange) -> Action | None:
     """Whole rows by id, less those that are there already, and less the rows that leave."""
     table = txn.pinned(pin.key)
     rows, located, unchanged = _really_new(table, change.rows)
-    gone = _locate_deleted(table, change.deleted_ids)
+    return replace_action(txn, pin, rows, located, _locate_deleted(table, change.deleted_ids), unchanged)
+
+
+def replace_action(
+    txn: Txn, pin: Pin, rows: pa.Table, located: pa.Table, gone: pa.Array[Any], unchanged: int
+) -> Action | None:
+    """Rows that differ from what is committed, where those that they replace are (``id``, ``_rowaddr``), and the
+    addresses of rows that leave. None if there is neither."""
     if rows.num_rows == 0:
-        if len(gone) == 0:
-            return None
-        return _delete(txn, pin, gone, unchanged)
+        return _delete(txn, pin, gone, unchanged) if len(gone) else None
     updated = located.num_rows
     counts = Counts(rows.num_rows - updated, updated, len(gone), unchanged)
-    kept: list[Any] = []
-
     if updated == 0 and len(gone) == 0:
         return append_action(txn, pin, rows, counts, StagedAppends())
+    table = txn.pinned(pin.key)
+    kept: list[Any] = []
 
     def stage(_handle: Any, meter: Meter) -> Any:
         change_ = stage_upsert(table, rows, located=located, also_deleted=gone, meter=meter)

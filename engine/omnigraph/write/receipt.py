@@ -53,7 +53,11 @@ class RejectedRows:
 
 @dataclass(frozen=True)
 class Receipt:
-    """One write. ``commit_id`` is None where nothing had to change; ``replayed`` where the key was known already."""
+    """One write. ``commit_id`` is None where nothing had to change; ``replayed`` where the key was known already.
+
+    ``matched``: nodes and edges that the statements of a mutation meant, each statement for itself. A receipt read back
+    from the commit counts rows that changed, which is less where statements met on a row or left it as it was.
+    """
 
     commit_id: str | None
     branch: str
@@ -62,14 +66,18 @@ class Receipt:
     rejected: RejectedRows = field(default_factory=RejectedRows)
     storage: StorageCost = field(default_factory=StorageCost)
     warnings: tuple[str, ...] = ()
+    matched: tuple[int, int] | None = None
 
     @property
     def affected_nodes(self) -> int:
-        return sum(change.changed for key, change in self.tables.items() if key.startswith("node:"))
+        return self.matched[0] if self.matched is not None else self._changed("node:")
 
     @property
     def affected_edges(self) -> int:
-        return sum(change.changed for key, change in self.tables.items() if key.startswith("edge:"))
+        return self.matched[1] if self.matched is not None else self._changed("edge:")
+
+    def _changed(self, prefix: str) -> int:
+        return sum(change.changed for key, change in self.tables.items() if key.startswith(prefix))
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,210 @@
+"""Change single facts: the ``.gq`` write language at run time. One query, one commit, one receipt.
+
+Owns the order of parsing, binding, running, checking and committing, and the options of a mutation. What statements
+mean is ``effect``'s, judging ``validate``'s, staging ``lower``'s, and everything durable ``commit``'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.run import Prepared, Request, run
+from omnigraph.commit.txn import Txn, read_current
+from omnigraph.core.errors import InvalidInput, QueryInvalid
+from omnigraph.core.ids import new_ulid
+from omnigraph.core.limits import Limits
+from omnigraph.core.meter import Meter
+from omnigraph.gq import BoundMutation, DeleteNode, bind_mutation, parse_query
+from omnigraph.gq.tree import Query
+from omnigraph.manifest.swap import Held
+from omnigraph.schema import Catalog
+from omnigraph.write.effect import Effect, run_statements
+from omnigraph.write.lower import STAGE_FIRST_BYTES
+from omnigraph.write.receipt import Receipt, TableChange, table_changes
+from omnigraph.write.validate import Verdict, validate
+from omnigraph.write.violations import Violation, data_invalid
+
+
+@dataclass(frozen=True)
+class MutateOptions:
+    """What ``graph.mutate`` was asked for, apart from the query."""
+
+    name: str | None = None
+    params: object = None
+    branch: str = MAIN
+    actor: str | None = None
+    idempotency_key: str | None = None
+    expect_head: str | None = None
+    deadline_s: float = 60
+
+
+def mutate(engine: Engine, query: str | Path, options: MutateOptions) -> Receipt:
+    """Run one query that writes, whole or not at all."""
+    # What is wrong with the text alone is said before anything is asked of storage.
+    parsed = parse_query(_text(query, engine.limits), options.name, engine.limits)
+    engine.ref_of(options.branch)
+    meter = Meter()
+    held = engine.known(options.branch) or engine.latest(options.branch, meter)
+    known = _replay(engine, options, held, meter)
+    if known is not None:
+        return known
+    work = _Mutation(engine, parsed, options.params, engine.clock.now_us())
+    try:
+        bound = work.bind(engine.catalog(held.state.schema))
+    except QueryInvalid:
+        # The schema that this handle knows may be an old one.
+        newest = read_current(engine, options.branch, meter=meter)
+        if newest.state.schema.hash == held.state.schema.hash:
+            raise
+        known = _replay(engine, options, newest, meter)
+        if known is not None:
+            return known
+        bound = work.bind(engine.catalog(newest.state.schema))
+    request = Request(
+        kind="mutate",
+        branch=options.branch,
+        keys=_may_write(bound, work.catalog, engine.limits),
+        actor=options.actor,
+        idempotency_key=options.idempotency_key,
+        expect_head=options.expect_head,
+        deadline_s=options.deadline_s,
+    )
+    outcome = run(engine, request, work.prepare, meter)
+    if outcome.replayed and outcome.row is not None:
+        return replace(_replayed(outcome.row, options.branch), storage=meter.snapshot(), warnings=outcome.warnings)
+    tables = dict(work.unchanged)
+    if outcome.row is not None:
+        tables |= table_changes(outcome.row)
+    affected = work.effect.affected
+    return Receipt(
+        None if outcome.row is None else outcome.row.commit_id,
+        options.branch,
+        dict(sorted(tables.items())),
+        storage=meter.snapshot(),
+        warnings=outcome.warnings,
+        matched=(affected.nodes, affected.edges),
+    )
+
+
+@dataclass
+class _Mutation:
+    """One query under way, and what survives a change of plan: the moment that is now, and the ids that it minted."""
+
+    engine: Engine
+    query: Query
+    params: object
+    now_us: int
+    ids: dict[int, str] = field(default_factory=dict)
+    effect: Effect = field(default_factory=Effect)
+    unchanged: dict[str, TableChange] = field(default_factory=dict)
+    _bound: BoundMutation | None = None
+    _catalog: Catalog | None = None
+
+    @property
+    def catalog(self) -> Catalog:
+        assert self._catalog is not None
+        return self._catalog
+
+    def bind(self, catalog: Catalog) -> BoundMutation:
+        """The statements under a schema; bound once a schema."""
+        if self._bound is None or self._catalog is None or self._catalog.hash != catalog.hash:
+            self._bound = bind_mutation(self.query, self.params, catalog, self.now_us)
+            self._catalog = catalog
+        return self._bound
+
+    def prepare(self, txn: Txn) -> Prepared | None:
+        """Run the statements at the pins of one transaction, judge what came of them, and say what is to be done."""
+        effect, verdict = self._run(txn)
+        self._refuse(verdict)
+        self.effect = effect
+        actions = effect.actions(txn)
+        self.engine.limits.check("tables_per_commit", len(actions))
+        acted = {action.key for action in actions}
+        self.unchanged = {
+            key: TableChange(txn.pin(key).version, unchanged=table.unchanged)
+            for key, table in effect.tables.items()
+            if key not in acted and table.unchanged
+        }
+        if not actions:
+            return None
+        return Prepared(
+            actions,
+            effect.reads | verdict.reads,
+            revalidate=lambda other: self._still_fits(other, effect),
+            stage_first=effect.nbytes > STAGE_FIRST_BYTES,
+        )
+
+    def _run(self, txn: Txn) -> tuple[Effect, Verdict]:
+        effect = run_statements(self.bind(txn.catalog), txn, self._mint, self.engine.limits)
+        if not effect.changes:
+            return effect, Verdict()
+        return effect, validate(effect.changes, txn.catalog, txn, limits=self.engine.limits)
+
+    def _still_fits(self, txn: Txn, effect: Effect) -> bool:
+        """Only tables that were read have moved: do the statements come to the same rows there, and may they stand?"""
+        try:
+            again, verdict = self._run(txn)
+        except InvalidInput:
+            return False
+        return verdict.ok and again.same(effect)
+
+    def _mint(self, number: int) -> str:
+        if number not in self.ids:
+            self.ids[number] = new_ulid(self.engine.clock)
+        return self.ids[number]
+
+    def _refuse(self, verdict: Verdict) -> None:
+        if verdict.ok:
+            return
+        raise data_invalid([_placed(one, self.query.name) for one in verdict.violations], verdict.total)
+
+
+def _placed(violation: Violation, query: str) -> Violation:
+    """Rows of a mutation are numbered by statements."""
+    place = f"query {query}" if violation.record is None else f"query {query}, statement {violation.record}"
+    return replace(violation, message=f"{place}: {violation.message}", record=None, source=None)
+
+
+def _may_write(bound: BoundMutation, catalog: Catalog, limits: Limits) -> frozenset[str]:
+    """Tables that the query may change, to be locked and queued for. With nodes go their edges."""
+    named = {statement.type.table_key for statement in bound.statements}
+    deleted = {statement.type.name for statement in bound.statements if isinstance(statement, DeleteNode)}
+    along = [edge.table_key for edge in catalog.edges.values() if {edge.src_type, edge.dst_type} & deleted]
+    # Few of many edge types may lose rows; the locks only spare work, and what is written is counted when it is known.
+    return frozenset([*sorted(named), *(key for key in along if key not in named)][: limits.tables_per_commit])
+
+
+# --- in and out -----------------------------------------------------------------------------------------------------------
+
+
+def _text(query: str | Path, limits: Limits) -> str:
+    if not isinstance(query, Path):
+        return query
+    try:
+        limits.check("source_text_bytes", query.stat().st_size, where=str(query))
+        return query.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(
+            f"the query file {query} cannot be read: {error.strerror or error}", hint="check the path"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the query file {query} is not UTF-8: {error}", hint="save it as UTF-8") from error
+
+
+def _replay(engine: Engine, options: MutateOptions, held: Held, meter: Meter) -> Receipt | None:
+    """A known key is answered with its receipt, whatever the schema has become since."""
+    if options.idempotency_key is None:
+        return None
+    engine.limits.check("idempotency_key_bytes", len(options.idempotency_key.encode()))
+    row = engine.history.find_key(held, options.idempotency_key, meter=meter)
+    return None if row is None else replace(_replayed(row, options.branch), storage=meter.snapshot())
+
+
+def _replayed(row: Any, branch: str) -> Receipt:
+    return Receipt(row.commit_id, branch, table_changes(row), replayed=True)
+
+
+__all__ = ["MutateOptions", "mutate"]

@@ -1,0 +1,148 @@
+"""Which committed rows a statement means: comparisons of the query language against tables at their pins.
+
+Owns the choice between looking a value up and scanning for it, and notes which tables were asked: whoever plans on an
+answer has to be told when it may have changed. Comparisons become typed predicates and never text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.commit.engine import gather
+from omnigraph.commit.txn import Txn
+from omnigraph.gq import Comparison
+from omnigraph.schema.arrow import table_schema
+from omnigraph.schema.catalog import EdgeType, NodeType, TableType
+from omnigraph.schema.keytext import derive_id
+from omnigraph.table.predicate import And, Compare, Not, Or, Predicate, mask
+from omnigraph.write.arrays import one_array
+from omnigraph.write.keyset import KeySet
+
+ADDRESS: Final = "_rowaddr"
+Addresses = npt.NDArray[np.uint64]
+
+# Ids of one look-up, and from which share of a table on its column is read whole instead.
+_IDS_AT_ONCE: Final = 8_192
+_IDS_FEW: Final = 1_024
+_SCAN_SHARE: Final = 20
+
+_OPS: Final = {"=": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+class Selection:
+    """Questions to one transaction. ``reads`` are the tables whose pins the answers rest on."""
+
+    def __init__(self, txn: Txn) -> None:
+        self._txn = txn
+        self.reads: set[str] = set()
+
+    def where(self, declared: TableType, comparison: Comparison, columns: Sequence[str]) -> pa.Table:
+        """The rows of a type that a comparison selects: ``columns``, then ``_rowaddr``."""
+        key = declared.table_key
+        if comparison.value is None:
+            return _nothing(declared, columns)  # whatever is there or will be
+        self.reads.add(key)
+        if not self._txn.rows(key):
+            return _nothing(declared, columns)
+        table = self._txn.pinned(key)
+        wanted = [*columns, ADDRESS]
+        looked_up = _looked_up(declared, comparison)
+        if looked_up is not None:
+            column, text = looked_up
+            return table.fetch(column, pa.array([text], pa.utf8()), wanted)
+        return table.match(as_predicate(declared, comparison), columns).select(wanted)
+
+    def by_id(self, declared: TableType, ids: pa.Array[Any], columns: Sequence[str]) -> pa.Table:
+        """The rows that have one of ``ids``: ``columns``, then ``_rowaddr``."""
+        self.reads.add(declared.table_key)
+        if not len(ids) or not self._txn.rows(declared.table_key):
+            return _nothing(declared, columns)
+        return self._txn.pinned(declared.table_key).fetch("id", ids, [*columns, ADDRESS])
+
+    def pointing(
+        self, asked: Sequence[tuple[EdgeType, str, pa.Array[Any]]], columns: Sequence[Sequence[str]]
+    ) -> list[pa.Table]:
+        """For each (edge type, end, node ids) the edges whose end is one of them; all questions side by side."""
+        self.reads.update(edge.table_key for edge, _, _ in asked)
+        questions = zip(asked, columns, strict=True)
+        if len(asked) == 1:
+            return [self._pointing(*one, names) for one, names in questions]
+        return gather([self._txn.engine.spawn(self._pointing, *one, names) for one, names in questions])
+
+    def _pointing(self, edge: EdgeType, end: str, ids: pa.Array[Any], columns: Sequence[str]) -> pa.Table:
+        rows = self._txn.rows(edge.table_key)
+        if not rows or not len(ids):
+            return _nothing(edge, columns)
+        table = self._txn.pinned(edge.table_key)
+        wanted = [*columns, ADDRESS]
+        if len(ids) > _IDS_FEW and len(ids) * _SCAN_SHARE > rows:
+            known = KeySet()
+            known.add(ids)
+            names = list(dict.fromkeys((end, *columns)))
+            found = [
+                batch.filter(pa.array(known.has(batch.column(end))))
+                for batch in table.scan(names, with_row_address=True)
+                if batch.num_rows
+            ]
+            return pa.Table.from_batches(found).select(wanted) if found else _nothing(edge, columns)
+        parts = [table.fetch(end, ids.slice(start, _IDS_AT_ONCE), wanted) for start in range(0, len(ids), _IDS_AT_ONCE)]
+        return pa.concat_tables(parts)
+
+
+def addresses_of(rows: pa.Table) -> Addresses:
+    return one_array(rows.column(ADDRESS), pa.uint64()).to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
+
+
+# --- comparisons as predicates ------------------------------------------------------------------------------------------
+
+
+def as_predicate(declared: TableType, comparison: Comparison) -> Predicate:
+    """The typed form of a comparison whose value is not null."""
+    kind = table_schema(declared).field(comparison.column).type
+    value = pa.scalar(comparison.value, kind)
+    if pa.types.is_boolean(kind) and comparison.op not in ("=", "!="):
+        return _ordered_bools(comparison.column, comparison.op, bool(comparison.value))
+    return Compare(comparison.column, _OPS[comparison.op], value)
+
+
+def _ordered_bools(column: str, op: str, value: bool) -> Predicate:
+    """False comes before true; kernels have no order of booleans, so it is spelt out. A null is still in neither."""
+    is_true, is_false = Compare(column, "==", pa.scalar(True)), Compare(column, "==", pa.scalar(False))
+    below, equal, above = (is_false, is_true, None) if value else (None, is_false, is_true)
+    parts = tuple(
+        part for sign, part in (("<", below), ("=", equal), (">", above)) if part is not None and (sign in op)
+    )
+    return Or(parts) if parts else And((is_true, Not(is_true)))
+
+
+def selected(declared: TableType, comparison: Comparison, rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """The same logic over rows in memory."""
+    if comparison.value is None or not rows.num_rows:
+        return np.zeros(rows.num_rows, dtype=np.bool_)
+    found: Any = mask(as_predicate(declared, comparison), rows)
+    hit: npt.NDArray[np.bool_] = found.fill_null(False).to_numpy(zero_copy_only=False)
+    return hit
+
+
+def _looked_up(declared: TableType, comparison: Comparison) -> tuple[str, str] | None:
+    """The id column and the text to look up, where equality is asked of one."""
+    if comparison.op != "=":
+        return None
+    if isinstance(declared, NodeType):
+        if declared.key != (comparison.column,):
+            return None
+        text = derive_id(declared, {comparison.column: comparison.value})
+        return None if text is None else ("id", text)
+    if comparison.column in ("src", "dst"):
+        return comparison.column, str(comparison.value)
+    return None
+
+
+def _nothing(declared: TableType, columns: Sequence[str]) -> pa.Table:
+    schema = table_schema(declared)
+    return pa.schema([*(schema.field(name) for name in columns), pa.field(ADDRESS, pa.uint64())]).empty_table()
