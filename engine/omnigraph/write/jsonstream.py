@@ -83,7 +83,7 @@ def read_values(stream: ByteStream, limits: Limits, chunk_bytes: int = CHUNK_BYT
         at_end = not block
         if number == 1 and len(carry) < len(_BOM):
             carry, block = b"", (carry + block).removeprefix(_BOM)
-        chunk, rest = (carry, b"") if at_end else _cut(carry, block)
+        chunk, rest = (carry + block, b"") if at_end else _cut(carry, block)
         # A line that goes on and on may still hold many short values.
         endless = not chunk and len(rest) > 4 * chunk_bytes
         values = None if endless else _lines_at_once(chunk, limits)
