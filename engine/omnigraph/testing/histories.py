@@ -86,17 +86,16 @@ def check_set(events: Iterable[Event]) -> list[str]:
         twice = sorted(element for element, times in seen.items() if times > 1)
         if twice:
             found.append(f"{_name(read)} saw elements twice: {twice[:5]}")
-        for element in sorted(seen.keys() - asked.keys()):
-            found.append(f"{_name(read)} saw {element!r}, which nobody added")
+        strange = sorted(seen.keys() - asked.keys())
+        found.extend(f"{_name(read)} saw {element!r}, which nobody added" for element in strange)
         for element in sorted(seen.keys() & asked.keys()):
             add = asked[element]
             if add.end == FAIL:
                 found.append(f"{_name(read)} saw {element!r}, whose addition had failed")
             if add.began_s > read.ended_s:
                 found.append(f"{_name(read)} saw {element!r} before it was added")
-        for add in adds:
-            if add.end == OK and add.ended_s < read.began_s and add.value not in seen:
-                found.append(f"{_name(read)} misses {add.value!r}, acknowledged before it began")
+        before = [add.value for add in adds if add.end == OK and add.ended_s < read.began_s]
+        found.extend(f"{_name(read)} misses {v!r}, acknowledged before it began" for v in before if v not in seen)
     return found
 
 
