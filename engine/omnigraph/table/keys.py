@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.table.layout import Fragment, Layout, advance
+from omnigraph.table.layout import Fragment, Layout, advance, arrive
 
 BYTES_MAX = 256 << 20
 """Default bound: about eight million keys of 26 characters."""
@@ -154,12 +154,14 @@ class KeyCache:
         the row addresses that the operation deleted. Anything that cannot be followed is left to be read when needed.
         """
         base = self.layout(line, base_version)
-        moved = None if base is None else advance(base, handle, operation)
-        if base is None or moved is None:
+        moved = advance(base, handle, operation) if base is not None else None
+        if moved is None and handle.version == base_version + 1:
+            moved = arrive(handle, operation)
+        if moved is None:
             return
         layout, new = moved
-        if not self._follow_deletions(base, layout, deleted):
-            return
+        if base is not None and deleted is not None:
+            self._follow_deletions(base, layout, deleted)
         with self._lock:
             if rows is not None and rows.num_rows == sum(fragment.rows for fragment in new):
                 self._note_rows(table, layout, new, rows, columns)
@@ -176,7 +178,7 @@ class KeyCache:
                 self.put_column(table, fragment, layout.field(column), rows.column(column).slice(start, fragment.rows))
                 start += fragment.rows
 
-    def _follow_deletions(self, base: Layout, layout: Layout, deleted: pa.Array[Any] | None) -> bool:
+    def _follow_deletions(self, base: Layout, layout: Layout, deleted: pa.Array[Any]) -> None:
         changed = [
             fragment
             for fragment in layout.fragments.values()
@@ -184,10 +186,6 @@ class KeyCache:
             and fragment.id in base.fragments
             and base.fragments[fragment.id].deletion != fragment.deletion
         ]
-        if not changed:
-            return True
-        if deleted is None:
-            return True  # the deletion files will be read
         by_fragment = split_addresses(deleted)
         for fragment in changed:
             offsets = by_fragment.get(fragment.id)
@@ -198,7 +196,6 @@ class KeyCache:
             merged = np.union1d(known.offsets, offsets)
             if len(merged) == fragment.deleted_rows:
                 self.put_deletions(fragment, merged)
-        return True
 
     # --- columns and deletions --------------------------------------------------------------------------------------
 

@@ -122,6 +122,23 @@ def advance(base: Layout, handle: LanceDataset, operation: Any) -> tuple[Layout,
     return Layout(handle.version, fragments, by_files, base.fields, base.schema, base.covered), new
 
 
+def arrive(handle: LanceDataset, operation: Any) -> tuple[Layout, list[Fragment]] | None:
+    """The same where the layout before is not known: read off the handle, new fragments told by their files."""
+    from lance import LanceOperation
+
+    if isinstance(operation, LanceOperation.Append | LanceOperation.Overwrite):
+        added: list[FragmentMetadata] = list(operation.fragments)
+    elif isinstance(operation, LanceOperation.Update):
+        added = list(operation.new_fragments)
+    else:
+        return None
+    layout = layout_of(handle)
+    places = [layout.by_files.get(describe(metadata).files, ()) for metadata in added]
+    if any(len(place) != 1 for place in places):
+        return None
+    return layout, [layout.fragments[place[0]] for place in places]
+
+
 def _by_files(fragments: Iterable[Fragment]) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for fragment in fragments:
