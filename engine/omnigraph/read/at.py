@@ -15,10 +15,10 @@ from omnigraph.core.errors import Corruption, InvalidInput, NotFound, OmnigraphE
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow
 from omnigraph.manifest.swap import Held
+from omnigraph.read.failures import is_damage
 from omnigraph.read.snapshot import Snapshot
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
-from omnigraph.table.errors import Fate
 
 
 class Verdict(Enum):
@@ -39,9 +39,12 @@ def judge(*, asked: str, found: str | None, version: int, boundary: int) -> Verd
 
 
 def snapshot_at(engine: Engine, commit_id: str, *, branch: str = MAIN, meter: Meter | None = None) -> Snapshot:
-    """The graph as this commit left it."""
+    """The graph as this commit left it. What this process knows of the commit already is not asked again."""
     meter = meter or Meter()
-    current = read_current(engine, branch, meter=meter)
+    engine.ref_of(branch)
+    current = engine.known(branch)
+    if current is None or current.state.in_tail(commit_id) is None:
+        current = read_current(engine, branch, meter=meter)
     if current.state.head.commit_id == commit_id:
         return Snapshot(engine, branch, current)
     row = commit_row(engine, current, commit_id, meter)
@@ -90,8 +93,8 @@ def _try(engine: Engine, row: CommitRow, meter: Meter) -> Held | None:
     """The manifest at the version that the row names; None if that is not there, or not whole, any more."""
     try:
         return engine.manifest.open_at(row.ref, row.manifest_version, meter)
-    except (NotFound, Corruption) as error:
-        if error.facts.get("fate") in (Fate.MISSING_VERSION.value, Fate.MISSING_FILE.value):
+    except OmnigraphError as error:
+        if is_damage(error):
             return None
         raise
 

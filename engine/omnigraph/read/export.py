@@ -146,13 +146,16 @@ def _local_path(dest: str | os.PathLike[str]) -> Path:
             f"an export goes to a local path or an open file, not to {text[:80]!r}",
             hint="export to a local file and copy it",
         )
-    return Path(text).expanduser()
+    path = Path(text).expanduser()
+    if path.is_dir():
+        raise InvalidInput(f"an export goes to a file, not to a folder: path={path}", path=str(path))
+    return path
 
 
 @contextlib.contextmanager
 def _whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes its name when it is whole and on the disk; until then, and if anything fails, nothing shows."""
-    temporary = path.with_name(f".{path.name[:200]}.{new_uuid()}.part")
+    temporary = path.parent / f".{path.name[:40]}.{new_uuid()}.part"
     raw = open(temporary, "xb")
     try:
         with raw:

@@ -16,7 +16,7 @@ _FILE = re.compile(r"(?:data|_deletions|_versions|_indices)/[\w./-]*\w")
 # What readers of the file format say about bytes that are not what was written.
 _DAMAGE = re.compile(
     r"corrupt|invalid magic|magic number|not appear to be a Lance file|failed to fill whole buffer|decode Protobuf"
-    r"|file size is too small|panicked with message|out of range|Range .* exceed|invalid range|InvalidRange|416 ",
+    r"|file size is too small|panicked with message|out of range|Range .* exceed|invalid range|Version not found error|InvalidRange|416 ",
     re.IGNORECASE,
 )
 
