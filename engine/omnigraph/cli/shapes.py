@@ -82,6 +82,8 @@ class LoadCheck(Shape):
     """``load --check``. An input with violations is an error document with the code data-invalid instead."""
 
     ok: Literal[True]
+    pins: dict[str, JsonValue]
+    digest: str | None
     records: Count
     rows: dict[str, Count]
     violations: list[dict[str, JsonValue]]
