@@ -351,6 +351,30 @@ def test_the_cache_keeps_to_its_bound_and_lets_go_of_what_it_pushes_out(tmp_path
     assert pa.total_allocated_bytes() - before < 1_000_000 + 2 * column
 
 
+class _Forgetful(KeyCache):
+    """Loses everything between getting ready and searching, as another thread's load may make it do."""
+
+    losses = 0
+
+    def small_places(self, *arguments: Any) -> list[tuple[int, int]]:
+        if self.losses > 0:
+            self.losses -= 1
+            for unit in list(self._units):
+                self._evict(unit)
+        return super().small_places(*arguments)
+
+
+@pytest.mark.parametrize("losses", [1, 2, 50])
+def test_what_is_pushed_out_during_a_search_is_searched_again(tmp_path: Path, losses: int) -> None:
+    handle, _ = append(create(tmp_path / "t.lance"), rows(["k1", "k2"]))
+    handle, _ = append(handle, rows([f"k{k}" for k in range(10, 4000)]))
+    cache = _Forgetful()
+    cache.losses = losses
+    table = pinned(handle, cache)
+    assert table.contains(pa.array(["k2", "k3999", "k5000"])).to_pylist() == [True, True, False]
+    assert table.locate(pa.array(["k1", "k77"]))["id"].to_pylist() == ["k1", "k77"]
+
+
 def test_only_layouts_in_use_are_kept(tmp_path: Path) -> None:
     handle = create(tmp_path / "t.lance")
     cache = KeyCache()
