@@ -216,9 +216,16 @@ BAD: dict[str, tuple[Any, str, str]] = {
     "overflow": ([{"type": "Person", "data": {"name": "x", "age": 2**31}}], "data-invalid", "age"),
     "unknown property": ([{"type": "Person", "data": {"name": "x", "size": 1}}], "data-invalid", "size"),
     "required": ([{"type": "Person", "data": {}}], "data-invalid", "name"),
-    "not finite": ([{"edge": "Knows", "from": "ann", "to": "ann", "data": {"weight": float("nan")}}], "data-invalid", ""),
+    "not finite": (
+        [{"edge": "Knows", "from": "ann", "to": "ann", "data": {"weight": float("nan")}}],
+        "data-invalid",
+        "",
+    ),
     **{f"type {name!r}": ([{"type": name, "data": {}}], "data-invalid", "no such node type") for name in HOSTILE},
-    **{f"property {name!r}": ([{"type": "Person", "data": {"name": "x", name: 1}}], "data-invalid", "") for name in HOSTILE},
+    **{
+        f"property {name!r}": ([{"type": "Person", "data": {"name": "x", name: 1}}], "data-invalid", "")
+        for name in HOSTILE
+    },
     "no such file": ("nowhere.jsonl", "not-found", "nowhere.jsonl"),
 }
 
@@ -239,7 +246,7 @@ def test_bad_input_is_a_typed_error_and_changes_nothing(local: og.Graph, case: s
     local.load([{"type": "Person", "data": {"name": "next"}}], mode=mode)
 
 
-@pytest.mark.parametrize("value", ["it's \"quoted\"", "two\nlines", "z" * 1_000_000, "\u2028 \U0001f600", "back\\slash"])
+@pytest.mark.parametrize("value", ['it\'s "quoted"', "two\nlines", "z" * 1_000_000, "\u2028 \U0001f600", "back\\slash"])
 def test_odd_values_survive(local: og.Graph, value: str) -> None:
     local.load([{"type": "Note", "data": {"id": "n", "text": value}}], mode="append")
     row = local.snapshot().get("Note", "n")
