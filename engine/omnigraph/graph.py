@@ -27,6 +27,9 @@ from omnigraph.store import open_store
 if TYPE_CHECKING:
     from omnigraph.read.commits import Commit
     from omnigraph.read.snapshot import Snapshot
+    from omnigraph.upkeep.intents import PendingIntents
+    from omnigraph.upkeep.recover import RecoveryReport
+    from omnigraph.upkeep.repair import RepairReport
     from omnigraph.upkeep.verify import VerifyReport
     from omnigraph.write.load import CheckReport
     from omnigraph.write.outcome import Outcome
@@ -71,6 +74,15 @@ def open(
     if exclusive:
         exclusive_use.claim(engine, meter)
     return Graph(engine, actor=actor, exclusive=exclusive)
+
+
+def open_for_repair(
+    uri: str | Path, *, storage_options: Mapping[str, str] | None = None, actor: str | None = None
+) -> Graph:
+    """Open a graph for writing without ending anything first: an intent that does not read would refuse that."""
+    engine = Engine(open_store(uri, storage_options))
+    engine.latest(MAIN, Meter())
+    return Graph(engine, actor=actor)
 
 
 def read_schema(schema: str | Path) -> str:
@@ -253,3 +265,21 @@ class Graph:
         from omnigraph.upkeep.verify import verify
 
         return verify(self._open_engine(), deep=deep)
+
+    def intents(self) -> PendingIntents:
+        """Writes that have not ended, oldest first: whose they are and what a recovery would do with them."""
+        from omnigraph.upkeep.intents import list_intents
+
+        return list_intents(self._open_engine())
+
+    def recover(self, grace_s: float | None = None) -> RecoveryReport:
+        """End interrupted writes. One whose owner may be alive is watched for up to ``grace_s``, then undone (0: now)."""
+        from omnigraph.upkeep.recover import recover
+
+        return recover(self._open_engine(), grace_s=grace_s)
+
+    def repair(self, confirm: bool = False, force: bool = False) -> RepairReport:
+        """Show versions above the published ones that belong to nobody; with ``confirm`` put the tables back."""
+        from omnigraph.upkeep.repair import repair
+
+        return repair(self._open_engine(), confirm=confirm, force=force)

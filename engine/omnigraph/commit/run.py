@@ -398,7 +398,13 @@ def _publish_or_abort(
             return _Ended(result)
         refusal = result
     engine.manners.note_neighbour()
-    touched = {key: one.landing is Landing.UNKNOWN for key, one in results.items() if one.may_stand}
+    # A refused table holds nothing of ours. It is looked at all the same: what refused us may be left from a dead operation,
+    # and would refuse us again. Who is alive keeps the right of way there.
+    touched = {
+        key: one.landing is Landing.UNKNOWN
+        for key, one in results.items()
+        if one.may_stand or one.landing is Landing.REFUSED
+    }
     watch = FrontWatch(engine.manners, engine.clock)
     how = end_by_abort(
         engine,

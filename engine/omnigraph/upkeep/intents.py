@@ -1,0 +1,155 @@
+"""Pending intents in words: whose they are, what they have done so far, and what a recovery would do. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.commit.decide import Decision, decide
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.intent import Intent
+from omnigraph.commit.witness import Seen, look, owner_gone
+from omnigraph.core.errors import Corruption
+from omnigraph.core.ids import ulid_time_us
+from omnigraph.core.meter import Meter
+from omnigraph.upkeep.report import Report, html_table
+
+_WORDS = {
+    Decision.WAIT: "leave it: its owner may be alive",
+    Decision.DELETE_TICKET: "delete it: its owner has gone before it was its turn, and nothing was written",
+    Decision.DISCARD: "discard it: its branch is gone",
+    Decision.FINISH: "clear it away: the write has ended, only its intent is left",
+    Decision.UNDO_MAINTENANCE: "undo it: put the tables back to what is published",
+    Decision.ROLL_FORWARD: "publish it: every table has what was planned",
+    Decision.ROLL_BACK: "undo it: not every table has what was planned",
+    Decision.STOP: "stop: durable state contradicts itself",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class PendingIntent(Report):
+    """One intent. ``decision`` is what recovery does now; ``after_grace`` what it does once the owner counts as gone."""
+
+    operation_id: str
+    kind: str
+    state: str  # waiting, armed, unreadable
+    branch: str | None
+    commit_id: str | None
+    actor: str | None
+    owner: str | None
+    owner_gone: bool
+    age_s: float
+    tables: Mapping[str, str]
+    decision: str
+    after_grace: str
+    explanation: str
+
+    def __repr__(self) -> str:
+        tables = "; ".join(f"{key}: {what}" for key, what in self.tables.items())
+        return (
+            f"<PendingIntent {self.operation_id}: {self.kind} by {self.actor or 'nobody named'}, {self.state} for "
+            f"{self.age_s:.0f} s; {tables}; {self.explanation}>"
+        )
+
+
+class PendingIntents(tuple[PendingIntent, ...]):
+    """The intents, oldest first."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"intents": [intent.to_dict() for intent in self]}
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[Any, ...]] = [
+            (i.operation_id, i.kind, i.state, round(i.age_s, 1), ", ".join(i.tables), i.explanation) for i in self
+        ]
+        return html_table(
+            ("operation", "kind", "state", "age s", "tables", "what recovery does"), rows, "pending intents"
+        )
+
+
+def list_intents(engine: Engine, *, meter: Meter | None = None) -> PendingIntents:
+    """Every pending intent, explained. Reads the manifest, the intents and the tables that they name."""
+    meter = meter or Meter()
+    found = []
+    for op, _stamp in engine.intents.names(meter):
+        try:
+            intent = engine.intents.read(op, meter)
+        except Corruption as error:
+            found.append(_unreadable(engine, op, error))
+            continue
+        if intent is not None:
+            found.append(explain(engine, intent, meter))
+    return PendingIntents(found)
+
+
+def explain(engine: Engine, intent: Intent, meter: Meter) -> PendingIntent:
+    gone = owner_gone(engine, intent)
+    seen = look(engine, intent, gone=gone, meter=meter)
+    now = decide(seen.witness)
+    later = decide(look(engine, intent, gone=True, meter=meter).witness) if now is Decision.WAIT else now
+    plan = intent.plan
+    alive = "its process is gone" if gone else f"its owner is process {intent.owner.pid} on {intent.owner.host}"
+    explanation = f"{alive}. Recovery would {_WORDS[now]}"
+    if later is not now:
+        explanation += f"; beyond grace, it would {_WORDS[later]}"
+    return PendingIntent(
+        operation_id=intent.op,
+        kind=intent.kind,
+        state="waiting" if plan is None else "armed",
+        branch=intent.branch.name,
+        commit_id=None if plan is None else plan.commit.id,
+        actor=None if plan is None else plan.commit.actor,
+        owner=f"{intent.owner.host}/{intent.owner.pid}",
+        owner_gone=gone,
+        age_s=_age_s(engine, intent.op),
+        tables=_tables(intent, seen),
+        decision=now.value,
+        after_grace=later.value,
+        explanation=explanation,
+    )
+
+
+def _tables(intent: Intent, seen: Seen) -> dict[str, str]:
+    """What stands of the plan, table by table."""
+    said = {}
+    for key in sorted(intent.keys):
+        table = seen.witness.tables.get(key)
+        if intent.plan is None:
+            said[key] = "waits for its turn"
+        elif seen.witness.own is not None:
+            said[key] = "ended"
+        elif table is None or table.pin is None:
+            said[key] = "not on this branch any more"
+        elif table.exact:
+            said[key] = f"written in full above version {table.pin}"
+        elif table.landed:
+            said[key] = f"written, but not where it was planned (published {table.pin}, newest {table.head})"
+        elif table.head is not None and table.head > table.pin:
+            said[key] = f"not written; version {table.head} above the published {table.pin} is of somebody else"
+        else:
+            said[key] = f"not written; published version {table.pin}"
+    return said
+
+
+def _unreadable(engine: Engine, op: str, error: Corruption) -> PendingIntent:
+    return PendingIntent(
+        operation_id=op,
+        kind="unknown",
+        state="unreadable",
+        branch=None,
+        commit_id=None,
+        actor=None,
+        owner=None,
+        owner_gone=False,
+        age_s=_age_s(engine, op),
+        tables={},
+        decision=Decision.STOP.value,
+        after_grace=Decision.STOP.value,
+        explanation=f"{error.message}. `omnigraph repair --confirm --force` moves it aside and heals its tables",
+    )
+
+
+def _age_s(engine: Engine, op: str) -> float:
+    """By the clock of who wrote it. For people; nothing is decided by it."""
+    return max(0, engine.clock.now_us() - ulid_time_us(op)) / 1e6

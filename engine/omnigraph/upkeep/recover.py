@@ -1,0 +1,123 @@
+"""Recovery on request, and by the reconciler: end what can be ended, watch the rest for a while, heal drift of nobody.
+
+The decisions are ``commit``'s. Owned here is the watching: an intent that did not change while it was watched for the grace
+period counts as left behind, by this process's own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.heal import Drift, TableDrift, heal
+from omnigraph.commit.intent import Intent
+from omnigraph.commit.recover import Recovered, recover_one
+from omnigraph.commit.witness import owner_gone
+from omnigraph.core.errors import InvalidInput
+from omnigraph.core.meter import Meter
+from omnigraph.upkeep.report import Report, count_text, html_table
+
+GRACE_S_MAX = 3600.0  # whoever wants to watch longer calls again
+_POLLS = 20
+
+
+@dataclass(frozen=True, repr=False)
+class RecoveryReport(Report):
+    """``recovered``: intents that were ended, and how. ``left``: intents whose owners may be alive. ``healed``: tables
+    with versions of nobody above their pin, put back."""
+
+    recovered: tuple[Recovered, ...]
+    left: tuple[str, ...]
+    healed: tuple[TableDrift, ...]
+    drifting: tuple[TableDrift, ...]
+
+    @property
+    def clean(self) -> bool:
+        return not self.left and not self.drifting
+
+    def to_dict(self) -> dict[str, object]:
+        return {**super().to_dict(), "clean": self.clean}
+
+    def __repr__(self) -> str:
+        parts = [count_text(len(self.recovered), "intent") + " ended"]
+        parts += [f"{one.op} {one.decision.value}" for one in self.recovered[:10]]
+        if self.left:
+            parts.append(f"{count_text(len(self.left), 'intent')} left to their owners")
+        if self.healed:
+            parts.append(f"healed {', '.join(one.key for one in self.healed)}")
+        return f"<RecoveryReport {'; '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, ...]] = [
+            (one.op, one.decision.value, one.commit_id, one.actor, ", ".join(one.tables)) for one in self.recovered
+        ]
+        rows += [(op, "left", None, None, None) for op in self.left]
+        rows += [(None, "healed", None, None, one.key) for one in self.healed]
+        return html_table(("operation", "what was done", "commit", "actor", "tables"), rows, "recovery")
+
+
+def recover(
+    engine: Engine, *, grace_s: float | None = None, branches: Sequence[str] = (MAIN,), meter: Meter | None = None
+) -> RecoveryReport:
+    """End every pending intent. ``grace_s``: how long an intent whose owner may be alive is watched for a change before it
+    is undone (None: what writers grant each other; 0: at once)."""
+    meter = meter or Meter()
+    grace_s = check_grace(engine, grace_s)
+    if engine.read_only:
+        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False to recover")
+    recovered: list[Recovered] = []
+    watched: dict[str, str] = {}
+    left: list[str] = []
+    for op, _stamp in engine.intents.names(meter):
+        intent = engine.intents.read(op, meter)
+        if intent is None:
+            continue
+        done = recover_one(engine, intent, gone=owner_gone(engine, intent), meter=meter)
+        if done.ended:
+            recovered.append(done)
+        else:
+            watched[op] = intent.stamp
+    started = engine.clock.monotonic()
+    while watched:
+        over = engine.clock.monotonic() - started >= grace_s
+        for op, stamp in list(watched.items()):
+            intent = engine.intents.read(op, meter)
+            if intent is None:
+                del watched[op]
+            elif intent.stamp != stamp or _is_ours(engine, intent):
+                # A sign of life: it is under way, and its owner will end it.
+                del watched[op]
+                left.append(op)
+            else:
+                done = recover_one(engine, intent, gone=over or owner_gone(engine, intent), meter=meter)
+                if done.ended:
+                    recovered.append(done)
+                    del watched[op]
+                elif over:
+                    del watched[op]
+                    left.append(op)
+        if watched:
+            engine.clock.sleep(max(0.01, grace_s / _POLLS))
+    drift = {key: one for branch in branches for key, one in heal(engine, branch, meter=meter).items()}
+    return RecoveryReport(
+        tuple(recovered),
+        tuple(sorted(left)),
+        tuple(one for one in drift.values() if one.state is Drift.HEALED),
+        tuple(one for one in drift.values() if one.state is not Drift.HEALED),
+    )
+
+
+def check_grace(engine: Engine, grace_s: object) -> float:
+    if grace_s is None:
+        return engine.manners.grace_s
+    if not isinstance(grace_s, int | float) or isinstance(grace_s, bool) or not 0 <= grace_s <= GRACE_S_MAX:
+        raise InvalidInput(
+            f"grace_s is a number of seconds from 0 to {GRACE_S_MAX:.0f}, not {grace_s!r}", hint="0 recovers at once"
+        )
+    return float(grace_s)
+
+
+def _is_ours(engine: Engine, intent: Intent) -> bool:
+    """An operation of this very process, under way in another thread."""
+    return intent.owner == engine.owner and not owner_gone(engine, intent)

@@ -1,0 +1,160 @@
+"""Repair: show what stands above the pins and belongs to nobody, and on request put it back. Never publishes it.
+
+``confirm`` heals what is certainly rubbish. ``force`` also heals where that cannot be told, because a transaction or an
+intent does not read; such an intent is moved aside, not deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.heal import Drift, TableDrift, VersionAbove, find_drift, heal
+from omnigraph.core.errors import Corruption, InvalidInput, Refused
+from omnigraph.core.meter import Meter
+from omnigraph.store import KeyExists, layout
+from omnigraph.upkeep.report import Report, count_text, html_table
+
+PREVIEW, HEALED, FORCED, REFUSED = "preview", "healed", "forced", "refused"
+
+
+@dataclass(frozen=True)
+class TableRepair(Report):
+    """One drifting table. ``action``: preview, healed, forced or refused, with the reason."""
+
+    table_key: str
+    manifest_version: int
+    latest_version: int
+    classification: str
+    action: str
+    versions: tuple[VersionAbove, ...]
+    published: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class RepairReport(Report):
+    """``quarantined``: intents that did not read, where they are now."""
+
+    uri: str
+    confirm: bool
+    force: bool
+    tables: tuple[TableRepair, ...]
+    unreadable_intents: tuple[str, ...]
+    quarantined: tuple[str, ...]
+
+    @property
+    def healed(self) -> int:
+        return sum(table.action in (HEALED, FORCED) for table in self.tables)
+
+    def __repr__(self) -> str:
+        done = f"{self.healed} of {count_text(len(self.tables), 'drifting table')} healed"
+        if not self.confirm:
+            done = f"{count_text(len(self.tables), 'table')} drifting; nothing was changed"
+        return f"<RepairReport {self.uri}: {done}, {count_text(len(self.unreadable_intents), 'unreadable intent')}>"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, ...]] = [
+            (t.table_key, t.manifest_version, t.latest_version, t.classification, t.action, t.reason)
+            for t in self.tables
+        ]
+        return html_table(("table", "published", "newest", "classification", "action", "reason"), rows, self.uri)
+
+
+def repair(
+    engine: Engine,
+    *,
+    confirm: bool = False,
+    force: bool = False,
+    branches: Sequence[str] = (MAIN,),
+    meter: Meter | None = None,
+) -> RepairReport:
+    """List drift by transaction; with ``confirm``, heal it."""
+    meter = meter or Meter()
+    if force and not confirm:
+        raise InvalidInput("force says how to heal and needs confirm", hint="pass confirm=True as well")
+    if confirm and engine.read_only:
+        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False to repair")
+    unreadable = unreadable_intents(engine, meter)
+    if confirm and unreadable and not force:
+        raise Refused(
+            f"{unreadable[0]} cannot be read, so nobody can tell which tables it claims; nothing was changed",
+            hint="keep a copy, then run `omnigraph repair --confirm --force` to move it aside and heal",
+            reason="unreadable-intent",
+            intents=list(unreadable),
+        )
+    before = {
+        key: drift
+        for branch in branches
+        for key, drift in find_drift(engine, branch, pass_over_unreadable=True, meter=meter)[1].items()
+    }
+    if not confirm:
+        tables = tuple(_preview(drift, bool(unreadable)) for drift in before.values())
+        return RepairReport(engine.uri, confirm, force, tables, unreadable, ())
+    quarantined = tuple(_quarantine(engine, key, meter) for key in unreadable)
+    after: dict[str, TableDrift] = {}
+    for branch in branches:
+        after.update(heal(engine, branch, unreadable=force, meter=meter))
+    tables = tuple(_done(before.get(key, drift), drift) for key, drift in sorted(after.items()))
+    return RepairReport(engine.uri, confirm, force, tables, unreadable, quarantined)
+
+
+def unreadable_intents(engine: Engine, meter: Meter) -> tuple[str, ...]:
+    """Keys of intents that do not read."""
+    found = []
+    for op, _stamp in engine.intents.names(meter):
+        try:
+            engine.intents.read(op, meter)
+        except Corruption:
+            found.append(layout.intent_key(op))
+    return tuple(found)
+
+
+def _preview(drift: TableDrift, blocked: bool) -> TableRepair:
+    reason = _reason(drift)
+    if reason is None and blocked:
+        reason = "an intent does not read: needs --force"
+    if reason is None and drift.state is Drift.UNREADABLE:
+        reason = "a transaction does not read: needs --force"
+    return _row(drift, drift, PREVIEW, reason)
+
+
+def _done(before: TableDrift, after: TableDrift) -> TableRepair:
+    if after.state is Drift.HEALED:
+        return _row(before, after, FORCED if before.state is Drift.UNREADABLE else HEALED, None)
+    if after.state is Drift.UNREADABLE:
+        return _row(before, after, REFUSED, "a transaction does not read: needs --force")
+    return _row(before, after, REFUSED, _reason(after) or "other writers were faster every time")
+
+
+def _reason(drift: TableDrift) -> str | None:
+    if drift.state is not Drift.BUSY:
+        return None
+    ops = sorted({version.op for version in drift.versions if version.pending and version.op is not None})
+    return f"belongs to the pending operation {ops[0]}: run recover" if ops else "upkeep is at work on it"
+
+
+def _row(before: TableDrift, after: TableDrift, action: str, reason: str | None) -> TableRepair:
+    return TableRepair(
+        before.key, before.pin, before.head, before.state.value, action, before.versions, after.published, reason
+    )
+
+
+def _quarantine(engine: Engine, key: str, meter: Meter) -> str:
+    """Move an intent aside. Its bytes are kept; only its name changes."""
+    op = layout.record_ulid(key)
+    data = engine.store.get(key, meter=meter)
+    if op is None or data is None:
+        return key
+    aside = layout.quarantine_key(op)
+    try:
+        engine.store.create(aside, data, meter=meter)
+    except KeyExists as error:
+        raise Refused(
+            f"{aside} exists and holds other bytes than {key}; nothing was changed",
+            hint="move it out of the way",
+            reason="quarantine-taken",
+        ) from error
+    engine.store.delete(key, meter=meter)
+    return aside
