@@ -5,14 +5,14 @@ Owns the single question "has the branch moved?" and what an answer without a sw
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.commit.deadline import Deadline
-from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.core.errors import NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
@@ -52,6 +52,17 @@ class Txn:
         """The Lance handle at the pin: what a stage writes against and a commit is made on."""
         pin = self.pin(table_key)
         return self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
+
+    def open_ahead(self, written: Iterable[str], read: Iterable[str] = ()) -> None:
+        """Open side by side what this write will ask for in any case: otherwise each table waits for its turn."""
+        pins = [self.pin(key) for key in written]
+        pins += [pin for key in read if (pin := self.pin(key)).rows and not self._layout_known(pin)]
+        absent = [pin.key for pin in pins if not self.engine.tables.held(TableRef(pin.location, pin.ref), pin.version)]
+        if len(absent) > 1:
+            gather([self.engine.spawn(self.handle, key) for key in absent])
+
+    def _layout_known(self, pin: Pin) -> bool:
+        return self.engine.keys.layout(TableRef(pin.location, pin.ref).relative, pin.version) is not None
 
     def pinned(self, table_key: str) -> PinnedTable:
         """Reads of one table at its pin."""

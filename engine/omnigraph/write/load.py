@@ -20,6 +20,7 @@ from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog
+from omnigraph.schema.catalog import EdgeType
 from omnigraph.write.adopt import adopt_ids
 from omnigraph.write.batch import Batch
 from omnigraph.write.changes import MODES, Mode, TypeChange
@@ -117,6 +118,7 @@ class _Load:
 
     def prepare(self, txn: Txn) -> Prepared | None:
         """Judge the input against the pins of one transaction and say what it comes to."""
+        txn.open_ahead(self.input.tables, self._endpoints())
         changes, verdict = self._judge(txn)
         by_key = {change.table_key: change for change in changes}
         actions = lower(txn, by_key, self.staged)
@@ -135,6 +137,12 @@ class _Load:
             revalidate=lambda other: self._still_fits(other, changes),
             stage_first=size > STAGE_FIRST_BYTES,
         )
+
+    def _endpoints(self) -> set[str]:
+        """Node tables that edges of the input point at, and that it does not write itself."""
+        edges = [table.type for table in self.input.tables.values() if isinstance(table.type, EdgeType)]
+        named = {f"node:{name}" for edge in edges for name in (edge.src_type, edge.dst_type)}
+        return named - self.input.tables.keys()
 
     def _judge(self, txn: Txn) -> tuple[list[TypeChange], Verdict]:
         changes = with_committed_ids(self.input, self.options, txn)

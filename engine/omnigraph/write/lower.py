@@ -177,4 +177,7 @@ def _note(
 ) -> None:
     ref = TableRef(pin.location, pin.ref)
     if operation is not None:
+        if pin.rows == 0:
+            # Nobody has asked an empty table anything; told its layout, the cache can follow what becomes of it.
+            txn.engine.keys.put_layout(ref.relative, txn.pinned(pin.key).layout)
         txn.engine.keys.note_commit(ref.location, ref.relative, pin.version, handle, operation, rows, deleted)
