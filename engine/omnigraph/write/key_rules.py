@@ -43,7 +43,8 @@ class KeyedRows:
         start = len(self.keys)
         firsts = self.keys.add(*columns)
         stretch: RowIndex | int = block.first_row - start if rows is None else rows + block.first_row
-        if not (isinstance(stretch, int) and self._stretches and self._stretches[-1] == stretch):
+        last = self._stretches[-1] if self._stretches else None
+        if not (isinstance(stretch, int) and isinstance(last, int) and last == stretch):
             self._starts.append(start)
             self._stretches.append(stretch)
         return self.rows_at(np.arange(start, len(self.keys), dtype=np.int64)), self.rows_at(firsts)
