@@ -78,6 +78,12 @@ class Load(Receipt):
     edge_types_loaded: Count
 
 
+class Mutate(Receipt):
+    uri: str
+    query_name: str
+    actor_id: str | None
+
+
 class LoadCheck(Shape):
     """``load --check``. An input with violations is an error document with the code data-invalid instead."""
 
@@ -307,6 +313,7 @@ class ErrorBody(BaseModel):
 RESULTS: dict[str, tuple[type[Shape], ...]] = {
     "init": (Init,),
     "load": (Load, LoadCheck),
+    "mutate": (Mutate,),
     "snapshot": (Snapshot,),
     "query": (Query,),
     "export": (Export,),

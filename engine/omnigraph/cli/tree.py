@@ -61,6 +61,13 @@ COMMANDS: tuple[Command, ...] = (
         writes=True,
     ),
     Command(
+        "mutate",
+        "Run one query that inserts, updates or deletes, as one commit.",
+        "omnigraph mutate social.omni -e 'query q() { update Person set { age: 31 } where name = \"Ann\" }'",
+        needs="mutate",
+        writes=True,
+    ),
+    Command(
         "snapshot",
         "Show what a branch, or a commit, holds: one line a table.",
         "omnigraph snapshot social.omni",

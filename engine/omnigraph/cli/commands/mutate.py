@@ -1,0 +1,114 @@
+"""``omnigraph mutate``: one query that inserts, updates or deletes, one commit, a receipt out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.call import Answer, Call, Usage
+from omnigraph.cli.render import Screen, count_text
+from omnigraph.core.actor import resolve_actor
+from omnigraph.core.errors import InvalidInput
+from omnigraph.core.limits import DEFAULT_LIMITS
+
+
+def run(
+    call: Call,
+    query: Annotated[
+        Path | None, typer.Option("--query", metavar="FILE|-", help="The queries, a .gq file; - is standard input.")
+    ] = None,
+    text: Annotated[str | None, typer.Option("-e", "--execute", metavar="TEXT", help="The query itself.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Which query of the text; needed if it has several.")
+    ] = None,
+    params: Annotated[
+        str | None, typer.Option("--params", metavar="JSON", help='Parameters, for example \'{"name": "Ann"}\'.')
+    ] = None,
+    params_file: Annotated[
+        Path | None, typer.Option("--params-file", metavar="FILE", help="A file with the parameters.")
+    ] = None,
+    branch: Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to change.")] = "main",
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Idempotency key: the same key again returns the first receipt."),
+    ] = None,
+    expect_head: Annotated[
+        str | None, typer.Option("--expect-head", metavar="COMMIT_ID", help="Fail unless this is the newest commit.")
+    ] = None,
+    deadline: Annotated[
+        float, typer.Option("--deadline", metavar="SECONDS", min=0.001, help="Give up after so long.")
+    ] = 60.0,
+) -> Answer:
+    """Run one query that inserts, updates or deletes, as one commit.
+
+    Inserts and updates of one query are committed together, and so are deletes; a query that has both is refused.
+    """
+    from omnigraph.gq import parse_params, parse_query
+
+    source = _source(query, text)
+    # Here and not in the graph: what is wrong with the text is told without opening anything.
+    chosen = parse_query(source, name).name
+    given: Any = parse_params(_params(params, params_file))
+    with call.writing() as graph, call.screen.busy("changing"):
+        receipt = graph.mutate(
+            source,
+            name=chosen,
+            params=given,
+            branch=branch,
+            idempotency_key=key,
+            expect_head=expect_head,
+            deadline_s=deadline,
+        )
+        result = {"uri": graph.uri, "query_name": chosen, "actor_id": resolve_actor(call.actor), **receipt.to_dict()}
+    return Answer(result, lambda screen: _show(screen, result))
+
+
+def _show(screen: Screen, result: dict[str, Any]) -> None:
+    nodes, edges = count_text(result["affected_nodes"], "node"), count_text(result["affected_edges"], "edge")
+    screen.line(f"changed {result['branch']} via {result['query_name']}: {nodes}, {edges}")
+    names = ("inserted", "updated", "deleted", "unchanged")
+    if result["tables"]:
+        rows = [(key, *(change[name] for name in names)) for key, change in result["tables"].items()]
+        screen.table(("table", *names), rows)
+    if result["commit_id"] is None:
+        screen.line("nothing changed: no commit")
+    else:
+        again = " (replayed: this key was used before)" if result["replayed"] else ""
+        screen.line(f"commit {result['commit_id']}{again}")
+    for warning in result["warnings"]:
+        screen.warn(f"warning: {warning}")
+
+
+# --- what to run --------------------------------------------------------------------------------------------------------
+
+
+def _source(query: Path | None, text: str | None) -> str:
+    if (query is None) == (text is None):
+        raise Usage(
+            "which query? give either a file with --query or a text with -e",
+            hint="for example -e 'query q() { delete Person where name = \"Ann\" }'",
+        )
+    if query is None:
+        return text or ""
+    return sys.stdin.read() if str(query) == "-" else _read(query)
+
+
+def _params(params: str | None, params_file: Path | None) -> str:
+    if params is not None and params_file is not None:
+        raise Usage("parameters are given twice", hint="give one of --params and --params-file")
+    if params_file is not None:
+        return _read(params_file)
+    return "null" if params is None else params
+
+
+def _read(path: Path) -> str:
+    try:
+        DEFAULT_LIMITS.check("source_text_bytes", path.stat().st_size, where=str(path))
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}", hint="check the path") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8: {error}", hint="save it as UTF-8") from error
