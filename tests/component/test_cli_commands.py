@@ -127,6 +127,10 @@ GOOD: dict[str, list[list[str]]] = {
         ["social.omni", "--data", "people.jsonl", "--mode", "merge", "--check"],
         ["social.omni", "--data", "bad.jsonl", "--mode", "append", "--on-bad-row", "quarantine"],
     ],
+    "mutate": [
+        ["social.omni", "-e", 'query q() { insert Person { name: "Eve" } }'],
+        ["social.omni", "-e", "query q($n: String) { delete Person where name = $n }", "--params", '{"n": "Nobody"}'],
+    ],
     "snapshot": [["social.omni"]],
     "query": [
         ["social.omni", "--sql", "select * from Person"],
@@ -146,6 +150,7 @@ GOOD: dict[str, list[list[str]]] = {
 WRONG: dict[str, list[str]] = {
     "init": ["social.omni", "--schema", "social.pg"],
     "load": ["social.omni", "--data", "bad.jsonl", "--mode", "append"],
+    "mutate": ["social.omni", "-e", 'query q() { insert Person { age: 3 } }'],
     "explain": ["no-such-code"],
     "lint": ["--query", "social.pg", "--schema", "social.pg"],
     "version": ["extra"],
