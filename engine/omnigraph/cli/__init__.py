@@ -12,9 +12,11 @@ from collections.abc import Sequence
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. The console script calls this."""
+    import os
     import sys
 
-    given = list(sys.argv[1:] if argv is None else argv)
+    # Arguments are UTF-8 whatever the locale says; what is not stays marked and is refused where text is needed.
+    given = [os.fsencode(text).decode("utf-8", "surrogateescape") for text in sys.argv[1:]] if argv is None else [*argv]
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401

@@ -6,12 +6,13 @@ a store is shown without its control characters, so that a value cannot drive so
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from omnigraph.core.redact import redact_text
 
@@ -69,6 +70,21 @@ class Screen:
     def document(self, document: Mapping[str, Any]) -> None:
         """The one JSON document of a command."""
         sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+    @contextmanager
+    def bytes_out(self) -> Iterator[BinaryIO]:
+        """Standard output for bytes. Without Python's buffer (``python -u``) a write may stop half-way and only say so."""
+        sys.stdout.flush()
+        found = sys.stdout.buffer
+        if not isinstance(found, io.RawIOBase):
+            yield found
+            return
+        stream = io.BufferedWriter(found)
+        try:
+            yield stream
+            stream.flush()
+        finally:
+            stream.detach()
 
     def flush(self) -> None:
         sys.stdout.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,8 +45,8 @@ def run(
             result |= report.to_dict()
             return Answer(result, lambda screen: screen.note(f"{count_text(report.total, 'record')} → {output}"))
         if not call.as_json:
-            sys.stdout.flush()
-            snapshot.export(sys.stdout.buffer, types=chosen)
+            with call.screen.bytes_out() as stream:
+                snapshot.export(stream, types=chosen)
             return Answer(result, lambda screen: None)
         with tempfile.TemporaryFile() as spool:
             report = snapshot.export(spool, types=chosen)

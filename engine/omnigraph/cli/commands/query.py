@@ -47,6 +47,8 @@ def run(
     unless --limit-rows says otherwise; the others show all.
     """
     text = sys.stdin.read() if sql == "-" else sql
+    if not _is_text(text):
+        raise QueryInvalid("the statement is not UTF-8", hint="give the statement as UTF-8")
     if not text.strip():
         raise Usage("the statement is empty", hint="for example --sql 'select count(*) from Person'")
     as_document = call.as_json or format_ is Format.json
@@ -67,6 +69,11 @@ def run(
         else [],
     }
     return Answer(result, lambda screen: _show(screen, format_, result, rows))
+
+
+def _is_text(text: str) -> bool:
+    """Not so for bytes of an argument that were no UTF-8."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _select(snapshot: Any, text: str, bound: int | None) -> tuple[list[str], list[tuple[Any, ...]], bool]:
