@@ -45,7 +45,9 @@ def test_bounds_are_inclusive_and_null_is_exempt() -> None:
 
 def test_a_check_is_an_unanchored_search() -> None:
     catalog = catalog_of('node T { k: String @key  s: String? @check(s, "b+") }')
-    verdict = judge(catalog, [{"type": "T", "data": {"k": "1", "s": "abbc"}}, {"type": "T", "data": {"k": "2", "s": "ac"}}])
+    verdict = judge(
+        catalog, [{"type": "T", "data": {"k": "1", "s": "abbc"}}, {"type": "T", "data": {"k": "2", "s": "ac"}}]
+    )
     assert codes(verdict) == [("check", 2)]
 
 
@@ -302,7 +304,9 @@ def test_a_minimum_is_tested_for_sources_that_occur() -> None:
 def test_a_source_that_loses_its_edges_is_tested_unless_it_goes_too() -> None:
     catalog = catalog_of("node P { k: String @key } edge E: P -> P @card(1..)")
     nodes = [{"type": "P", "data": {"k": k}} for k in "abc"]
-    view = committed(catalog, [*nodes, edge("E", "a", "b", id="1"), edge("E", "b", "c", id="2"), edge("E", "b", "b", id="3")])
+    view = committed(
+        catalog, [*nodes, edge("E", "a", "b", id="1"), edge("E", "b", "c", id="2"), edge("E", "b", "b", id="3")]
+    )
     assert codes(judge(catalog, [], "merge", view, deleted={"edge:E": ["1"]})) == [("card-min", None)]
     assert judge(catalog, [], "merge", view, deleted={"edge:E": ["2"]}).ok
     assert judge(catalog, [], "merge", view, deleted={"edge:E": ["1"], "node:P": ["a"]}).ok
@@ -375,3 +379,11 @@ def test_arrow_changes_without_a_reader_are_still_checked_for_nulls_and_nan() ->
     )
     verdict = validate([TypeChange(declared, rows, "merge")], catalog, MemoryView(catalog))
     assert sorted(codes(verdict)) == [("not-finite", 2), ("not-finite", 2), ("not-finite", 2), ("required", 2)]
+
+
+def test_appending_what_is_there_already_is_a_conflict_of_ids_and_not_of_its_own_unique_values() -> None:
+    rows = [person("a", mail="m"), item(1), edge("Owns", "a", 1, id="e")]
+    verdict = judge(CATALOG, rows, "append", committed(CATALOG, rows))
+    assert codes(verdict) == [("key-conflict", 1), ("key-conflict", 2), ("key-conflict", 3)]
+    assert [conflict.table_key for conflict in verdict.conflicts] == ["edge:Owns", "node:Item", "node:Person"]
+    assert isinstance(verdict.error(), KeyConflict)
