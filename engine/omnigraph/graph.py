@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.upkeep.intents import PendingIntents
     from omnigraph.upkeep.recover import RecoveryReport
     from omnigraph.upkeep.repair import RepairReport
+    from omnigraph.upkeep.status import StatusReport
     from omnigraph.upkeep.verify import VerifyReport
     from omnigraph.write.load import CheckReport
     from omnigraph.write.outcome import Outcome
@@ -259,6 +260,13 @@ class Graph:
         return check(self._open_engine(), source, LoadOptions(mode=mode, branch=branch))
 
     # --- upkeep -----------------------------------------------------------------------------------------------------
+
+    def status(self, deep: bool = False) -> StatusReport:
+        """Head, tables, manifest, pending writes and a verdict, from the manifest alone; ``deep`` visits every table."""
+        from omnigraph.upkeep.status import OPERATIONS, status_report
+
+        built = [name for name in OPERATIONS if hasattr(self, name)]
+        return status_report(self._open_engine(), deep=deep, commands=built)
 
     def verify(self, deep: bool = False) -> VerifyReport:
         """Whether everything is what the manifest says: pins open, rows match, endpoints exist. Changes nothing."""

@@ -21,6 +21,9 @@ from omnigraph.manifest.swap import Held
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.strict import fragment_count
 
+# What a verdict may tell to run, by the name of the façade's method, which is the command's name too.
+OPERATIONS = ("recover", "repair", "optimize", "cleanup")
+
 HEALTHY = "healthy"
 ATTENTION = "attention"
 
@@ -290,7 +293,7 @@ def judge(
     if crumbled:
         found.append(finding("fragments", f"{_first(crumbled)} in many small fragments", "optimize"))
     if manifest.fragments > MANIFEST_FRAGMENTS_WARN:
-        found.append(finding("manifest-fragments", f"__manifest has {manifest.fragments} fragments", "compact"))
+        found.append(finding("manifest-fragments", f"__manifest has {manifest.fragments} fragments", "optimize"))
     if manifest.backlog >= BACKLOG_WARN:
         found.append(finding("version-backlog", f"{manifest.backlog} versions were never cleaned up", "cleanup"))
     return tuple(found)

@@ -8,13 +8,9 @@ import typer
 
 from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.render import Screen, bytes_text, count_text, duration_text
-from omnigraph.cli.tree import has
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph
     from omnigraph.upkeep.status import StatusReport
-
-_OPERATIONS = ("recover", "optimize", "compact", "cleanup", "repair")
 
 
 def run(
@@ -23,14 +19,8 @@ def run(
 ) -> Answer:
     """Show head, tables, pending writes and a verdict, in one screen."""
     with call.reading() as graph:
-        report = _report(graph, deep)
+        report = graph.status(deep)
     return Answer(report.to_dict(), lambda screen: _show(screen, report))
-
-
-def _report(graph: Graph, deep: bool) -> StatusReport:
-    from omnigraph.upkeep.status import status_report
-
-    return status_report(graph._open_engine(), deep=deep, commands=[name for name in _OPERATIONS if has(name)])
 
 
 def _show(screen: Screen, report: StatusReport) -> None:
