@@ -15,9 +15,8 @@ class Report:
     """Base of report values: a dataclass whose fields are plain, or have a ``to_dict`` of their own."""
 
     def to_dict(self) -> dict[str, Any]:
-        found = plain(self)
-        assert isinstance(found, dict)
-        return found
+        # Not by ``plain``: it would call a ``to_dict`` that extends this one, for ever.
+        return _fields(self)
 
 
 def plain(value: Any) -> Any:
@@ -28,12 +27,16 @@ def plain(value: Any) -> Any:
         own = getattr(type(value), "to_dict", None)
         if own is not None and own is not Report.to_dict:
             return value.to_dict()  # type: ignore[attr-defined]  # looked up above
-        return {item.name: plain(getattr(value, item.name)) for item in fields(value) if not item.name.startswith("_")}
+        return _fields(value)
     if isinstance(value, Mapping):
         return {str(key): plain(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
     return value
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {item.name: plain(getattr(value, item.name)) for item in fields(value) if not item.name.startswith("_")}
 
 
 def html_table(names: tuple[str, ...], rows: list[tuple[Any, ...]], caption: str) -> str:
