@@ -17,7 +17,7 @@ from omnigraph.core.errors import InvalidInput, QueryInvalid
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.limits import Limits
 from omnigraph.core.meter import Meter
-from omnigraph.gq import BoundMutation, DeleteNode, bind_mutation, parse_query
+from omnigraph.gq import BoundMutation, DeleteNode, InsertEdge, bind_mutation, parse_query
 from omnigraph.gq.tree import Query
 from omnigraph.manifest.swap import Held
 from omnigraph.schema import Catalog
@@ -117,6 +117,9 @@ class _Mutation:
 
     def prepare(self, txn: Txn) -> Prepared | None:
         """Run the statements at the pins of one transaction, judge what came of them, and say what is to be done."""
+        bound = self.bind(txn.catalog)
+        named = {statement.type.table_key for statement in bound.statements}
+        txn.open_ahead(named, _may_ask(bound, txn.catalog) - named)
         effect, verdict = self._run(txn)
         self._refuse(verdict)
         self.effect = effect
@@ -138,7 +141,10 @@ class _Mutation:
         )
 
     def _run(self, txn: Txn) -> tuple[Effect, Verdict]:
+        asked = txn.meter.snapshot().requests
         effect = run_statements(self.bind(txn.catalog), txn, self._mint, self.engine.limits)
+        if txn.meter.snapshot().requests > asked:
+            txn.meter.step()  # the checks, and everything after them, wait for the rows that statements mean
         if not effect.changes:
             return effect, Verdict()
         return effect, validate(effect.changes, txn.catalog, txn, limits=self.engine.limits)
@@ -168,11 +174,23 @@ def _placed(violation: Violation, query: str) -> Violation:
     return replace(violation, message=f"{place}: {violation.message}", record=None, source=None)
 
 
+def _cascades(bound: BoundMutation, catalog: Catalog) -> list[str]:
+    """Edge tables that may lose rows with the nodes that the query deletes."""
+    deleted = {statement.type.name for statement in bound.statements if isinstance(statement, DeleteNode)}
+    return [edge.table_key for edge in catalog.edges.values() if {edge.src_type, edge.dst_type} & deleted]
+
+
+def _may_ask(bound: BoundMutation, catalog: Catalog) -> set[str]:
+    """Tables that the query looks at without naming them: ends of new edges, edges of nodes that go."""
+    edges = [statement.type for statement in bound.statements if isinstance(statement, InsertEdge)]
+    ends = {f"node:{name}" for edge in edges for name in (edge.src_type, edge.dst_type)}
+    return ends | set(_cascades(bound, catalog))
+
+
 def _may_write(bound: BoundMutation, catalog: Catalog, limits: Limits) -> frozenset[str]:
     """Tables that the query may change, to be locked and queued for. With nodes go their edges."""
     named = {statement.type.table_key for statement in bound.statements}
-    deleted = {statement.type.name for statement in bound.statements if isinstance(statement, DeleteNode)}
-    along = [edge.table_key for edge in catalog.edges.values() if {edge.src_type, edge.dst_type} & deleted]
+    along = _cascades(bound, catalog)
     # Few of many edge types may lose rows; the locks only spare work, and what is written is counted when it is known.
     return frozenset([*sorted(named), *(key for key in along if key not in named)][: limits.tables_per_commit])
 
