@@ -131,10 +131,12 @@ class _Load:
         if not actions:
             return None
         size = sum(change.rows.nbytes for change in changes)
+        # Rows that are there already are not written, yet edges lean on them: their tables were read.
+        idle = frozenset(by_key) - acted
         return Prepared(
             actions,
-            verdict.reads,
-            revalidate=lambda other: self._still_fits(other, changes),
+            verdict.reads | idle,
+            revalidate=lambda other: _unmoved(idle, txn, other) and self._still_fits(other, changes),
             stage_first=size > STAGE_FIRST_BYTES,
         )
 
@@ -164,6 +166,11 @@ class _Load:
     def _still_fits(self, txn: Txn, changes: list[TypeChange]) -> bool:
         """Only tables that were read have moved: do the checks pass on them as they are now?"""
         return validate(changes, self.catalog, txn, limits=self.engine.limits).ok
+
+
+def _unmoved(keys: frozenset[str], txn: Txn, other: Txn) -> bool:
+    """Whether tables are where they were. Of rows that were found unchanged nothing else says that they still are."""
+    return all(txn.pin(key).triple == other.pin(key).triple for key in keys)
 
 
 def with_committed_ids(given: Input, options: LoadOptions, txn: Txn) -> list[TypeChange]:
