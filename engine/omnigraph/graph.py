@@ -5,7 +5,7 @@ Owns argument defaults, the life of an open graph and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -27,7 +27,9 @@ from omnigraph.store import open_store
 if TYPE_CHECKING:
     from omnigraph.read.commits import Commit
     from omnigraph.read.snapshot import Snapshot
+    from omnigraph.upkeep.compact import ManifestReport
     from omnigraph.upkeep.intents import PendingIntents
+    from omnigraph.upkeep.optimize import OptimizeReport
     from omnigraph.upkeep.recover import RecoveryReport
     from omnigraph.upkeep.repair import RepairReport
     from omnigraph.upkeep.status import StatusReport
@@ -291,3 +293,38 @@ class Graph:
         from omnigraph.upkeep.repair import repair
 
         return repair(self._open_engine(), confirm=confirm, force=force)
+
+    def optimize(
+        self,
+        types: Iterable[str] | None = None,
+        target_rows: int | None = None,
+        memory_mb: int | None = None,
+        branches: Sequence[str] | None = None,
+        *,
+        actor: str | None = None,
+    ) -> OptimizeReport:
+        """Fewer, larger files and indexes that cover them, beside living writers. Changes no content."""
+        from omnigraph.upkeep.optimize import optimize
+
+        return optimize(
+            self._open_engine(),
+            types=types,
+            target_rows=target_rows,
+            memory_mb=memory_mb,
+            branches=branches,
+            actor=resolve_actor(actor if actor is not None else self._actor),
+        )
+
+    def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> OptimizeReport:
+        """Build the indexes that the schema asks for and that are missing; the rest is named with its reason."""
+        from omnigraph.upkeep.optimize import ensure_indices
+
+        return ensure_indices(
+            self._open_engine(), branch=branch, actor=resolve_actor(actor if actor is not None else self._actor)
+        )
+
+    def compact_manifest(self, fragments_max: int | None = None) -> ManifestReport:
+        """Merge the archive of the history where it lies in more than ``fragments_max`` files. Adds no commit."""
+        from omnigraph.upkeep.compact import compact_manifest
+
+        return compact_manifest(self._open_engine(), fragments_max=fragments_max)

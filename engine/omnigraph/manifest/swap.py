@@ -6,8 +6,8 @@ decided in ``commit/``. No other module swaps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.core.errors import NotFound, UnsupportedStorage
@@ -20,7 +20,7 @@ from omnigraph.table.dataset import TableRef, Tables
 from omnigraph.table.errors import Fate, classify
 from omnigraph.table.strict import Fragments, SwapLost, SwapUnknown
 
-__all__ = ["Held", "Manifest", "SwapLost", "SwapUnknown", "Written"]
+__all__ = ["Held", "Manifest", "Merged", "SwapLost", "SwapUnknown", "Written"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,19 @@ class Written:
     change: Change
     after: State
     fragments: tuple[Fragments, ...]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Archive fragments that have been merged into fewer: what they replace, and the new ones in their places."""
+
+    replaces: tuple[str, ...]  # the files of every archive fragment that was there, oldest first
+    parts: tuple[tuple[int, int, Fragments | None], ...]  # (first, end, merged); None keeps what is there
+
+    def fits(self, held: Held) -> bool:
+        """Whether the archive still begins with what was merged: it only ever grows at its end."""
+        files = strict.fragment_files(held.handle)[:-1]
+        return tuple(files[: len(self.replaces)]) == self.replaces
 
 
 class Manifest:
@@ -114,6 +127,46 @@ class Manifest:
         )
         self._tables.release(self.ref(held.state.ref), held.version)
         return Held(written.after, handle)
+
+    # --- the archive --------------------------------------------------------------------------------------------------
+
+    def archive_sizes(self, held: Held) -> list[int]:
+        """Rows of each archive fragment, oldest first. No request."""
+        return strict.fragment_rows(held.handle)[:-1]
+
+    def merge_archives(self, held: Held, runs: Sequence[tuple[int, int]], meter: Meter | None = None) -> Merged:
+        """Write runs of neighbouring archive fragments as one fragment each; nothing names them until the swap."""
+        files = strict.fragment_files(held.handle)[:-1]
+        parts: list[tuple[int, int, Fragments | None]] = []
+        done = 0
+        for first, end in runs:
+            if first > done:
+                parts.append((done, first, None))
+            rows = strict.read_fragments(held.handle, first, end, meter)
+            parts.append((first, end, strict.write_ahead(held.handle, rows, meter)))
+            done = end
+        if done < len(files):
+            parts.append((done, len(files), None))
+        return Merged(tuple(files), tuple(parts))
+
+    def swap_archives(self, held: Held, merged: Merged, *, uuid: str, meter: Meter | None = None) -> Held:
+        """Make the same state the next version, over the merged archive. Raises ``SwapLost`` or ``SwapUnknown``."""
+        if not merged.fits(held):
+            raise ValueError("an archive merged from another one")
+        parts = [part or strict.kept(held.handle, first, end) for first, end, part in merged.parts]
+        rest = strict.kept(held.handle, len(merged.replaces), strict.fragment_count(held.handle))
+        handle = strict.swap(
+            self._tables,
+            self.ref(held.state.ref),
+            held.handle,
+            keep=0,
+            new=[*parts, rest],
+            uuid=uuid,
+            properties={},
+            meter=meter,
+        )
+        self._tables.release(self.ref(held.state.ref), held.version)
+        return Held(replace(held.state, version=handle.version), handle)
 
     def create(self, state: State, *, uuid: str) -> Held:
         """Commit a graph's first state. Raises ``SwapLost`` where a graph exists, ``SwapUnknown`` without an answer."""

@@ -63,6 +63,23 @@ def write_ahead(handle: LanceDataset, table: pa.Table, meter: Meter | None = Non
         return Fragments(write_fragments(table, handle, mode="append"))
 
 
+def fragment_rows(handle: LanceDataset) -> list[int]:
+    """Rows of each fragment, oldest first. No request."""
+    return [fragment.metadata.physical_rows for fragment in handle.get_fragments()]
+
+
+def read_fragments(handle: LanceDataset, first: int, end: int, meter: Meter | None = None) -> pa.Table:
+    """The rows of neighbouring fragments, in order."""
+    with translated("read __manifest"), metered(handle, meter, "manifest"):
+        fragments = handle.get_fragments()[first:end]
+        return handle.scanner(fragments=fragments, scan_in_order=True).to_table()
+
+
+def kept(handle: LanceDataset, first: int, end: int) -> Fragments:
+    """Neighbouring fragments as they are, for a swap that keeps them."""
+    return Fragments([fragment.metadata for fragment in handle.get_fragments()[first:end]])
+
+
 def swap(
     tables: Tables,
     ref: TableRef,
@@ -75,9 +92,9 @@ def swap(
     meter: Meter | None = None,
 ) -> LanceDataset:
     """Make version base + 1 of the first ``keep`` fragments and the new ones, in this order."""
-    kept = [fragment.metadata for fragment in handle.get_fragments()[:keep]]
+    old = kept(handle, 0, keep).metadata
     added = [fragment for written in new for fragment in written.metadata]
-    transaction = Transaction(handle.version, LanceOperation.Overwrite(handle.lance_schema, kept + added))
+    transaction = Transaction(handle.version, LanceOperation.Overwrite(handle.lance_schema, old + added))
     transaction.uuid = uuid
     transaction.transaction_properties = dict(properties)
     with metered(handle, meter, "manifest"):

@@ -1,0 +1,144 @@
+"""Fewer, larger files with the same rows: plan, rewrite anywhere, commit. Owns Lance's compaction calls.
+
+A rewrite is a pair of versions, one that reserves fragment numbers and one that takes the new files. Lance names neither
+after anybody, so whose they are is told by their numbers: they are a caller's own if they follow, without a gap, the version
+that he knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lance.optimize
+
+from omnigraph.core.meter import Meter
+from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, Tables, metered, translated
+from omnigraph.table.errors import brief, classify
+from omnigraph.table.layout import describe
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+# Lance's stubs name members that its objects do not have, and the other way round.
+Task = Any
+Result = Any
+Compaction: Any = lance.optimize.Compaction
+_Task: Any = lance.optimize.CompactionTask
+_Result: Any = lance.optimize.RewriteResult
+
+TARGET_ROWS = 1024 * 1024  # Lance's own default
+MEMORY_MB_MIN = 16
+# Decoded rows are a few times what is stored, and a rewrite holds batches being read and being written.
+_DECODED = 8
+_BATCH_ROWS_MAX = 8192
+_READ_AHEAD_BYTES_MAX = 256 * 1024 * 1024
+VERSIONS_OF_A_REWRITE = 2
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large rewritten fragments become, and how much memory a rewrite may take. None: Lance's defaults."""
+
+    target_rows: int | None = None
+    memory_mb: int | None = None
+
+
+def plan_rewrites(handle: LanceDataset, limits: Limits) -> list[Task]:
+    """Groups of fragments worth rewriting. No request. The same plan on the same version."""
+    with translated("plan a compaction"):
+        tasks: list[Task] = Compaction.plan(handle, options(handle, limits)).tasks
+    return tasks
+
+
+def options(handle: LanceDataset, limits: Limits) -> Any:
+    found: dict[str, Any] = {"target_rows_per_fragment": limits.target_rows or TARGET_ROWS}
+    if limits.memory_mb is not None:
+        budget = limits.memory_mb * 1024 * 1024
+        fragments = [fragment.metadata for fragment in handle.get_fragments()]
+        rows = sum(meta.physical_rows for meta in fragments) or 1
+        stored = sum(file.file_size_bytes or 0 for meta in fragments for file in meta.files)
+        width = max(1, _DECODED * stored // rows)
+        found["num_threads"] = 1
+        found["batch_size"] = int(max(1, min(_BATCH_ROWS_MAX, budget // 4 // width)))
+        found["io_buffer_size"] = int(min(_READ_AHEAD_BYTES_MAX, budget // 4))
+    return found
+
+
+def rewrite(task: Task, handle: LanceDataset, meter: Meter | None = None) -> Result:
+    """Write the new files of one task. No version names them yet; the result can be carried to another process."""
+    with translated("rewrite fragments"), metered(handle, meter, "data"):
+        result: Result = task.execute(handle)
+    return result
+
+
+def still_there(task: Task | Result, now: LanceDataset) -> bool:
+    """Whether every fragment that a rewrite replaces is unchanged in ``now``: else its commit would be refused, and leave
+    the version that reserves numbers behind."""
+    fragments = task.fragments if isinstance(task, _Task) else task.original_fragments
+    current = {fragment.fragment_id: describe(fragment.metadata) for fragment in now.get_fragments()}
+    return all(current.get(old.id) == describe(old) for old in fragments)
+
+
+def index_signature(handle: LanceDataset) -> frozenset[tuple[str, str]]:
+    """Which index segments there are. A rewrite knows those of its own base only."""
+    return frozenset(
+        (index.name, str(segment.uuid)) for index in handle.describe_indices() for segment in index.segments
+    )
+
+
+def source_bytes(task: Task) -> int:
+    return sum(file.file_size_bytes or 0 for fragment in task.fragments for file in fragment.files)
+
+
+def source_rows(task: Task) -> int:
+    return sum(fragment.physical_rows - fragment.num_deletions for fragment in task.fragments)
+
+
+def sources(task: Task) -> int:
+    return len(task.fragments)
+
+
+def commit_rewrite(
+    tables: Tables, ref: TableRef, handle: LanceDataset, result: Result, meter: Meter | None = None
+) -> LanceDataset:
+    """Commit one rewrite on a handle in which its fragments are ``still_there``, or raise ``NotLanded`` or ``CommitUnknown``. Even one that did not land may have reserved numbers
+    in a version of its own, which stands above the pin then."""
+    moving = handle.checkout_version(handle.version)  # Lance moves the handle that it commits on; ours is shared
+    with metered(moving, meter, "versions"):
+        try:
+            Compaction.commit(moving, [result])
+        except Exception as error:
+            kind = NotLanded if classify(error).surely_not_landed else CommitUnknown
+            raise kind(brief(error)) from error
+    # A fresh handle: the one that moved keeps what it cached before.
+    return tables.open(ref, moving.version, meter)
+
+
+# --- carrying work elsewhere --------------------------------------------------------------------------------------------
+
+
+def task_to_json(task: Task) -> str:
+    text: str = task.json()
+    return text
+
+
+def task_from_json(text: str) -> Task:
+    task: Task = _Task.from_json(text)
+    return task
+
+
+def result_to_json(result: Result) -> str:
+    text: str = result.json()
+    return text
+
+
+def result_from_json(text: str) -> Result:
+    result: Result = _Result.from_json(text)
+    return result
+
+
+def fragments_after(handle: LanceDataset, results: Sequence[Result]) -> int:
+    removed = sum(len(result.original_fragments) for result in results)
+    return len(handle.get_fragments()) - removed + sum(len(result.new_fragments) for result in results)

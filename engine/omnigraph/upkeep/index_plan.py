@@ -1,0 +1,86 @@
+"""Which indexes the schema asks for, and what is to be done so that a table has them. Pure.
+
+Only one column at a time is indexed. A list and a blob have no index; a vector has one once there is a value to train it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from omnigraph.schema import EdgeType, NodeType, Property, ScalarKind, TableType
+from omnigraph.table.indices import BTREE, INVERTED, SEGMENTS_MAX, VECTOR, IndexSpec, IndexState
+
+_BTREE_KINDS = frozenset(
+    {ScalarKind.BOOL, ScalarKind.DATE, ScalarKind.DATETIME, *(kind for kind in ScalarKind if kind.is_numeric)}
+)
+
+
+class Need(Enum):
+    """What an index needs."""
+
+    NOTHING = "nothing"
+    BUILD = "build"  # there is none, or another kind of one
+    FOLD = "fold"  # fragments came that it does not cover
+    REWRITE = "rewrite"  # it is in too many pieces
+
+
+@dataclass(frozen=True)
+class IndexWork:
+    """One index to be written: over which fragments, and whether what is there goes."""
+
+    spec: IndexSpec
+    need: Need
+    fragments: frozenset[int]
+    replaces: bool
+
+
+def wanted_indices(declared: TableType) -> tuple[IndexSpec, ...]:
+    """What the schema asks of one table, by column."""
+    found = {"id": IndexSpec("id", BTREE)}
+    if isinstance(declared, EdgeType):
+        found.update(src=IndexSpec("src", BTREE), dst=IndexSpec("dst", BTREE))
+    asked = [names[0] for names in declared.indexes if len(names) == 1]
+    if isinstance(declared, NodeType) and declared.key is not None and len(declared.key) == 1:
+        asked.append(declared.key[0])
+    for name in asked:
+        kind = BTREE if name in ("src", "dst") else kind_of(declared.property(name))
+        if kind is not None:
+            found.setdefault(name, IndexSpec(name, kind))
+    return tuple(found[name] for name in sorted(found))
+
+
+def kind_of(declared: Property) -> str | None:
+    """The kind of index that a property's values can have."""
+    kind = declared.type
+    if kind.is_list or kind.scalar is ScalarKind.BLOB:
+        return None
+    if kind.scalar is ScalarKind.VECTOR:
+        return VECTOR
+    if kind.enum is not None or kind.scalar in _BTREE_KINDS:
+        return BTREE
+    return INVERTED
+
+
+def need_of(spec: IndexSpec, there: IndexState | None, fragments: frozenset[int]) -> IndexWork:
+    """What one index needs on a table of these fragments."""
+    if there is None or there.kind != spec.kind:
+        return IndexWork(spec, Need.BUILD, fragments, replaces=there is not None)
+    uncovered = fragments - there.covered
+    live = [segment for segment in there.segments if segment]
+    if len(live) + bool(uncovered) > SEGMENTS_MAX:
+        return IndexWork(spec, Need.REWRITE, fragments, replaces=True)
+    if uncovered:
+        return IndexWork(spec, Need.FOLD, uncovered, replaces=False)
+    return IndexWork(spec, Need.NOTHING, frozenset(), replaces=False)
+
+
+def needs_of(
+    wanted: tuple[IndexSpec, ...], there: Mapping[str, IndexState], fragments: frozenset[int]
+) -> tuple[IndexWork, ...]:
+    """Everything to be done, by column. Nothing on a table without fragments."""
+    if not fragments:
+        return ()
+    works = [need_of(spec, there.get(spec.name), fragments) for spec in wanted]
+    return tuple(work for work in works if work.need is not Need.NOTHING)

@@ -1,0 +1,431 @@
+"""Optimize: fewer and larger files, indexes that cover them, and a short archive of ``__manifest``.
+
+Plans on the pins, rewrites without holding anything up, and commits in turns (``commit.maintain``). Content never changes:
+every step may lose against a living writer, is planned again within a budget, and what stays undone is named with its reason.
+A run that finds nothing to do writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.maintain import BUSY, GONE, LEFT, PUBLISHED, SUPERSEDED, Done, Line, Work, run_turn
+from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
+from omnigraph.core.ids import new_uuid
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import Pin
+from omnigraph.manifest.state import State
+from omnigraph.schema import Catalog
+from omnigraph.table import compaction, indices
+from omnigraph.table.compaction import Limits
+from omnigraph.table.dataset import TableRef
+from omnigraph.upkeep.compact import ManifestReport, compact_manifest
+from omnigraph.upkeep.index_plan import IndexWork, Need, needs_of, wanted_indices
+from omnigraph.upkeep.report import Report, count_text, html_table
+
+ROUNDS_MAX = 5
+GROUP_S = 10.0  # rewriting before the next turn is asked for; what lies longer is likelier to meet a conflict
+INSIDE_BYTES_MAX = 64 * 1024 * 1024  # what may be rewritten while others wait, after it has lost once
+TURN_DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True)
+class PendingIndex(Report):
+    """An index that the schema asks for and the table does not have yet. Reads are right without it."""
+
+    table_key: str
+    column: str
+    reason: str
+
+
+@dataclass
+class TableReport(Report):
+    """One table. ``skipped``: why it was left as it is, if it was; ``conflicts``: how often a rewrite lost to a writer."""
+
+    table_key: str
+    version_before: int
+    version: int
+    fragments_before: int
+    fragments: int
+    rewrites: int = 0
+    rows_rewritten: int = 0
+    bytes_rewritten: int = 0
+    indices_built: list[str] = field(default_factory=list)
+    indices_folded: list[str] = field(default_factory=list)
+    pending_indexes: list[PendingIndex] = field(default_factory=list)
+    settings_stripped: list[str] = field(default_factory=list)
+    conflicts: int = 0
+    skipped: str | None = None
+
+    @property
+    def committed(self) -> bool:
+        return self.version != self.version_before
+
+    def to_dict(self) -> dict[str, object]:
+        return {**super().to_dict(), "committed": self.committed}
+
+
+@dataclass(frozen=True, repr=False)
+class OptimizeReport(Report):
+    """Every table that was looked at, and ``__manifest``. ``commits``: one a turn."""
+
+    uri: str
+    branches: tuple[str, ...]
+    tables: tuple[TableReport, ...]
+    manifest: ManifestReport | None
+    commits: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.commits) or (self.manifest is not None and self.manifest.changed)
+
+    @property
+    def skipped(self) -> tuple[TableReport, ...]:
+        return tuple(table for table in self.tables if table.skipped is not None)
+
+    @property
+    def pending_indexes(self) -> tuple[PendingIndex, ...]:
+        return tuple(pending for table in self.tables for pending in table.pending_indexes)
+
+    def to_dict(self) -> dict[str, object]:
+        return {**super().to_dict(), "changed": self.changed}
+
+    def __repr__(self) -> str:
+        done = [table for table in self.tables if table.committed]
+        parts = [f"{len(done)} of {count_text(len(self.tables), 'table')} changed"]
+        before, after = sum(t.fragments_before for t in done), sum(t.fragments for t in done)
+        if done:
+            parts.append(f"{before} fragments to {after}")
+        if self.skipped:
+            parts.append(f"skipped {', '.join(f'{t.table_key} ({t.skipped})' for t in self.skipped[:3])}")
+        if self.pending_indexes:
+            parts.append(f"{count_text(len(self.pending_indexes), 'index', 'indexes')} pending")
+        return f"<OptimizeReport {self.uri}: {'; '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, ...]] = [
+            (
+                table.table_key,
+                f"{table.fragments_before} → {table.fragments}",
+                table.rewrites,
+                table.bytes_rewritten,
+                ", ".join([*table.indices_built, *table.indices_folded]),
+                table.skipped or (f"{table.version_before} → {table.version}" if table.committed else "unchanged"),
+            )
+            for table in self.tables
+        ]
+        if self.manifest is not None:
+            change = f"{self.manifest.fragments_before} → {self.manifest.fragments}"
+            rows.append(("__manifest", change, None, None, None, "changed" if self.manifest.changed else "unchanged"))
+        return html_table(("table", "fragments", "rewrites", "bytes", "indexes", "result"), rows, self.uri)
+
+
+def optimize(
+    engine: Engine,
+    *,
+    types: Iterable[str] | None = None,
+    target_rows: int | None = None,
+    memory_mb: int | None = None,
+    branches: Sequence[str] | None = None,
+    actor: str | None = None,
+    meter: Meter | None = None,
+) -> OptimizeReport:
+    """Compact, fold and build indexes, strip settings that delete versions, then compact ``__manifest``."""
+    limits = check_limits(target_rows, memory_mb)
+    return _run(engine, types, limits, branches, actor, meter or Meter(), rewrites=True, folds=True)
+
+
+def ensure_indices(
+    engine: Engine, *, branch: str = MAIN, actor: str | None = None, meter: Meter | None = None
+) -> OptimizeReport:
+    """Build what the schema asks for and is missing. Nothing is rewritten."""
+    return _run(engine, None, Limits(), (branch,), actor, meter or Meter(), rewrites=False, folds=False)
+
+
+def check_limits(target_rows: object, memory_mb: object) -> Limits:
+    for name, value, least in (("target_rows", target_rows, 1), ("memory_mb", memory_mb, compaction.MEMORY_MB_MIN)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+            raise InvalidInput(f"{name} is a whole number of {least} or more, not {value!r}")
+    assert target_rows is None or isinstance(target_rows, int)
+    assert memory_mb is None or isinstance(memory_mb, int)
+    return Limits(target_rows, memory_mb)
+
+
+def _run(
+    engine: Engine,
+    types: Iterable[str] | None,
+    limits: Limits,
+    branches: Sequence[str] | None,
+    actor: str | None,
+    meter: Meter,
+    *,
+    rewrites: bool,
+    folds: bool,
+) -> OptimizeReport:
+    if engine.read_only:
+        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
+    branches = tuple(branches) if branches is not None else (MAIN,)
+    tables: list[TableReport] = []
+    commits: list[str] = []
+    manifest = None
+    for branch in branches:
+        run = _Branch(engine, branch, limits, actor, meter)
+        run.select(types)
+        if rewrites:
+            run.rewrite()
+        run.index(folds=folds)
+        tables += run.reports.values()
+        commits += run.commits
+        if rewrites:
+            manifest = compact_manifest(engine, branch=branch, meter=meter)
+    return OptimizeReport(engine.uri, branches, tuple(tables), manifest, tuple(commits))
+
+
+def select_keys(catalog: Catalog, types: Iterable[str] | None) -> list[str]:
+    """Table keys of type names (or of table keys); all of them without any."""
+    known = [declared.table_key for declared in catalog.types()]
+    if types is None:
+        return known
+    if isinstance(types, str):
+        raise InvalidInput("types is a list of names", hint=f"pass types=[{types[:80]!r}]")
+    found = []
+    for name in types:
+        keys = [key for key in known if name == key or key.partition(":")[2].casefold() == str(name).casefold()]
+        if not keys:
+            raise NotFound(f"the graph has no type {str(name)[:80]!r}", type=str(name)[:80])
+        found += keys
+    return sorted(set(found), key=known.index)
+
+
+class _Branch:
+    """One run on one branch."""
+
+    def __init__(self, engine: Engine, branch: str, limits: Limits, actor: str | None, meter: Meter) -> None:
+        self.engine = engine
+        self.branch = branch
+        self.limits = limits
+        self.actor = actor
+        self.meter = meter
+        self.reports: dict[str, TableReport] = {}
+        self.commits: list[str] = []
+
+    def select(self, types: Iterable[str] | None) -> None:
+        state = self._state()
+        for key in select_keys(self.engine.catalog(state.schema), types):
+            pin = state.tables[key]
+            self.reports[key] = TableReport(key, pin.version, pin.version, pin.fragments, pin.fragments)
+
+    def _state(self) -> State:
+        return self.engine.latest(self.branch, self.meter).state
+
+    def _handle(self, pin: Pin) -> object:
+        return self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
+
+    def _left(self, keys: Iterable[str]) -> list[str]:
+        return [key for key in keys if self.reports[key].skipped is None]
+
+    # --- turns ------------------------------------------------------------------------------------------------------
+
+    def _turns(self, works: list[Work]) -> dict[str, Done]:
+        """Commit the works in as many turns as it takes."""
+        done: dict[str, Done] = {}
+        while works:
+            turn = run_turn(
+                self.engine,
+                self.branch,
+                works,
+                actor=self.actor,
+                deadline_s=TURN_DEADLINE_S,
+                meter=self.meter,
+            )
+            if turn.commit_id is not None:
+                self.commits.append(turn.commit_id)
+            done.update(turn.tables)
+            works = [work for work in works if turn.tables[work.key].state == LEFT]
+        for key, one in done.items():
+            report = self.reports[key]
+            if one.state == PUBLISHED and one.handle is not None:
+                report.version = one.after
+                report.fragments = len(indices.fragment_ids(one.handle))
+            if one.state == GONE:
+                report.skipped = one.reason
+        return done
+
+    def _again(self, done: dict[str, Done], lost: set[str], why: dict[str, str]) -> list[str]:
+        """Tables whose work has to be planned again."""
+        again = []
+        for key, one in done.items():
+            if one.state in (PUBLISHED, GONE) and key not in lost:
+                continue
+            if one.state not in (PUBLISHED, GONE):
+                self.reports[key].conflicts += 1
+                why[key] = _WORDS.get(one.state, one.reason or one.state)
+            again.append(key)
+        return again
+
+    # --- compaction -------------------------------------------------------------------------------------------------
+
+    def rewrite(self) -> None:
+        """Rewrite what is worth it. What lost to a writer once is rewritten while holding the turn, if it is small."""
+        # An index in too many pieces keeps fragments apart that could be one, so it goes first.
+        self.index(folds=True, only=Need.REWRITE)
+        todo = list(self.reports)
+        why: dict[str, str] = {}
+        for round_ in range(ROUNDS_MAX):
+            lost: set[str] = set()
+            again: list[str] = []
+            for works in self._groups(todo, inside=round_ > 0, lost=lost):
+                again += self._again(self._turns(works), lost, why)
+            todo = self._left(dict.fromkeys(again))
+            if not todo:
+                return
+        for key in todo:
+            self.reports[key].skipped = why.get(key, "writers were faster every time")
+
+    def _groups(self, keys: Sequence[str], *, inside: bool, lost: set[str]) -> Iterable[list[Work]]:
+        """Works as they become ready: everything that was rewritten within a few seconds goes into one turn."""
+        held = self.engine.latest(self.branch, self.meter)
+        started = self.engine.clock.monotonic()
+        group: list[Work] = []
+        for key in keys:
+            pin = held.state.tables.get(key)
+            report = self.reports[key]
+            if pin is None or pin.fragments == 0:
+                continue
+            try:
+                work = self._rewriting(pin, report, held.state.head.mark, inside=inside, lost=lost)
+            except OmnigraphError as error:
+                report.skipped = error.message
+                continue
+            if work is not None:
+                group.append(work)
+            if group and self.engine.clock.monotonic() - started > GROUP_S:
+                yield group
+                group = []
+                held = self.engine.latest(self.branch, self.meter)
+                started = self.engine.clock.monotonic()
+        if group:
+            yield group
+
+    def _rewriting(
+        self, pin: Pin, report: TableReport, mark: str | None, *, inside: bool, lost: set[str]
+    ) -> Work | None:
+        handle = self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
+        settings = indices.auto_cleanup_keys(handle)
+        tasks = compaction.plan_rewrites(handle, self.limits)
+        if not tasks and not settings:
+            return None
+        small = sum(compaction.source_bytes(task) for task in tasks) <= INSIDE_BYTES_MAX
+        signature = compaction.index_signature(handle)
+        results = [] if inside and small else [compaction.rewrite(task, handle, self.meter) for task in tasks]
+
+        def commit(line: Line) -> None:
+            tables, meter = self.engine.tables, self.meter
+            base = line.current
+            stripped = indices.auto_cleanup_keys(base)
+            if stripped:
+                transaction = indices.strip_transaction(base, stripped, uuid=new_uuid(), properties=line.properties)
+                if not line.send(lambda: tables.commit(line.ref, base, transaction, meter), 1):
+                    lost.add(pin.key)
+                    return
+                report.settings_stripped += stripped
+            mine = results
+            chosen = tasks
+            if inside and small:
+                chosen = compaction.plan_rewrites(line.current, self.limits)
+                mine = [compaction.rewrite(task, line.current, meter) for task in chosen]
+            elif compaction.index_signature(base) != signature:
+                lost.add(pin.key)
+                report.conflicts += 1
+                return
+            for task, result in zip(chosen, mine, strict=True):
+                now = line.current
+                if not compaction.still_there(result, now):
+                    # A writer changed these fragments meanwhile. One conflict costs one task.
+                    lost.add(pin.key)
+                    report.conflicts += 1
+                    continue
+                if not line.send(
+                    lambda now=now, result=result: compaction.commit_rewrite(tables, line.ref, now, result, meter),  # type: ignore[misc]
+                    compaction.VERSIONS_OF_A_REWRITE,
+                ):
+                    lost.add(pin.key)
+                    return
+                report.rewrites += 1
+                report.rows_rewritten += compaction.source_rows(task)
+                report.bytes_rewritten += compaction.source_bytes(task)
+
+        return Work(pin.key, pin, mark, commit)
+
+    # --- indexes ----------------------------------------------------------------------------------------------------
+
+    def index(self, *, folds: bool, only: Need | None = None) -> None:
+        """Build, fold and rewrite indexes: all of one table in one commit."""
+        todo = self._left(self.reports)
+        why: dict[str, str] = {}
+        for _ in range(ROUNDS_MAX):
+            held = self.engine.latest(self.branch, self.meter)
+            catalog = self.engine.catalog(held.state.schema)
+            works = []
+            for key in todo:
+                pin = held.state.tables.get(key)
+                if pin is None or pin.fragments == 0:
+                    continue
+                work = self._indexing(catalog, pin, held.state.head.mark, folds=folds, only=only)
+                if work is not None:
+                    works.append(work)
+            lost: set[str] = set()
+            todo = self._left(self._again(self._turns(works), lost, why))
+            if not todo:
+                return
+        for key in todo:
+            self.reports[key].skipped = why.get(key, "writers were faster every time")
+
+    def _indexing(self, catalog: Catalog, pin: Pin, mark: str | None, *, folds: bool, only: Need | None) -> Work | None:
+        report = self.reports[pin.key]
+        handle = self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
+        wanted = wanted_indices(catalog.by_table_key(pin.key))
+        needs = needs_of(wanted, indices.indices_of(handle), indices.fragment_ids(handle))
+        needs = tuple(
+            need for need in needs if (only is None or need.need is only) and (folds or need.need is Need.BUILD)
+        )
+        report.pending_indexes = []
+        added, removed, built = [], [], []
+        for need in needs:
+            reason = self._unready(handle, need)
+            if reason is None:
+                try:
+                    segment = indices.stage_segment(handle, need.spec, sorted(need.fragments), self.meter)
+                except OmnigraphError as error:
+                    reason = error.message
+                else:
+                    added.append(segment)
+                    built.append(need)
+                    if need.replaces:
+                        removed += indices.segments_of(handle, need.spec.name, segment)
+            if reason is not None and need.need is Need.BUILD:
+                report.pending_indexes.append(PendingIndex(pin.key, need.spec.column, reason))
+        if not added:
+            return None
+
+        def commit(line: Line) -> None:
+            transaction = indices.index_transaction(handle, added, removed, uuid=new_uuid(), properties=line.properties)
+            if line.send(lambda: self.engine.tables.commit(line.ref, handle, transaction, self.meter), 1):
+                report.indices_built += [n.spec.column for n in built if n.need is not Need.FOLD]
+                report.indices_folded += [n.spec.column for n in built if n.need is Need.FOLD]
+
+        return Work(pin.key, pin, mark, commit)
+
+    def _unready(self, handle: object, need: IndexWork) -> str | None:
+        if need.spec.kind == indices.VECTOR and need.need is Need.BUILD:
+            if not indices.has_values(handle, need.spec.column, self.meter):  # type: ignore[arg-type]  # a Lance handle
+                return "no vector to train on yet"
+        return None
+
+
+_WORDS = {
+    BUSY: "a write to it has not ended",
+    SUPERSEDED: "another run of upkeep was faster",
+}
