@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
 from omnigraph.cli import main, shapes, tree
+from omnigraph.commit.intent import _seal
+from omnigraph.commit.plan import Owner
+from omnigraph.core import failpoints
 
 SCHEMA = """
 node Person {
@@ -112,6 +116,26 @@ def folder(seeded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return here
 
 
+ELSEWHERE = Owner("elsewhere", "another-boot", 1, 1)
+
+
+def interrupt(uri: str | Path) -> str:
+    """A write by somebody on another host that stops before it is published. Returns its operation id."""
+    with og.open(uri) as graph:
+        graph._engine.owner = ELSEWHERE
+        with failpoints.armed("publish.before_swap", "raise"), pytest.raises(og.errors.OutcomeUnknown):
+            graph.load([{"type": "Person", "data": {"name": "Late"}}], mode="append")
+        [pending] = graph.intents()
+        return pending.operation_id
+
+
+def displace(uri: str | Path) -> None:
+    """A version of a table that no commit published."""
+    with og.open(uri, read_only=True) as graph:
+        people = graph.snapshot().tables["node:Person"].uri
+    lance.dataset(people).delete("name = 'Ann'")
+
+
 def head_of(uri: str | Path) -> str:
     with og.open(uri, read_only=True) as graph:
         return graph.snapshot().commit_id
@@ -141,6 +165,11 @@ GOOD: dict[str, list[list[str]]] = {
     "commit list": [["social.omni"], ["social.omni", "--limit", "1"], ["social.omni", "--actor", "maker"]],
     "commit show": [["social.omni", "HEAD"]],
     "commit outcome": [["social.omni", "HEAD"], ["social.omni", "01JZX5W9GZ0000000000000000"]],
+    "intent list": [["social.omni"], ["pending.omni"]],
+    "intent show": [["pending.omni", "OPERATION"]],
+    "recover": [["social.omni"], ["pending.omni", "--grace", "0"]],
+    "verify": [["social.omni"], ["pending.omni"], ["social.omni", "--deep"]],
+    "repair": [["social.omni"], ["drifting.omni"], ["drifting.omni", "--confirm"]],
     "schema show": [["social.omni"]],
     "lint": [["--query", "queries.gq", "--schema", "social.pg"], ["social.omni", "--query", "queries.gq"]],
     "explain": [["key-conflict"], []],
@@ -157,6 +186,8 @@ WRONG: dict[str, list[str]] = {
     "doctor": ["http://example.invalid/x"],
     "commit show": ["social.omni", "01JZX5W9GZ0000000000000000"],
     "commit outcome": ["nowhere.omni", "01JZX5W9GZ0000000000000000"],
+    "intent show": ["social.omni", "01JZX5W9GZ0000000000000000"],
+    "repair": ["social.omni", "--force"],
     "query": ["social.omni", "--sql", "drop table Person"],
 }
 
@@ -177,9 +208,14 @@ def validated(document: dict[str, Any], command: str) -> None:
 def test_what_a_command_prints_as_json_is_what_is_published(
     command: str, arguments: list[str], run: Run, folder: Path
 ) -> None:
-    head = head_of("social.omni")
-    arguments = [head if argument == "HEAD" else argument for argument in arguments]
-    ended = run(*command.split(), *arguments, "--json")
+    stand_ins = {"HEAD": head_of("social.omni"), "OPERATION": ""}
+    if "pending.omni" in arguments:
+        shutil.copytree("social.omni", "pending.omni")
+        stand_ins["OPERATION"] = interrupt("pending.omni")
+    if "drifting.omni" in arguments:
+        shutil.copytree("social.omni", "drifting.omni")
+        displace("drifting.omni")
+    ended = run(*command.split(), *(stand_ins.get(argument, argument) for argument in arguments), "--json")
     validated(ended.document, command)
 
 
@@ -212,7 +248,10 @@ def test_the_example_in_the_help_of_a_command_runs(command: tree.Command, run: R
 
     if command.path == "init":
         shutil.rmtree("social.omni")
-    words = [head_of("social.omni") if word.startswith("01JZX") else word for word in shlex.split(command.example)[1:]]
+    words = shlex.split(command.example)[1:]
+    if "01JZX5W9GZ0000000000000000" in words:
+        stand_in = interrupt("social.omni") if command.path.startswith("intent") else head_of("social.omni")
+        words[words.index("01JZX5W9GZ0000000000000000")] = stand_in
     assert command.example in run(*command.path.split(), "--help").out
     run(*words)
 
@@ -300,8 +339,6 @@ def test_an_unreachable_store_ends_with_7_and_shows_no_credential(run: Run) -> N
 
 
 def test_a_graph_of_another_storage_version_ends_with_9(run: Run, folder: Path) -> None:
-    import lance
-
     lance.write_dataset(
         pa.table(
             {"object_id": ["x"]},
@@ -480,6 +517,77 @@ def test_overwriting_on_a_remote_store_wants_consent(run: Run, folder: Path, s3_
 
 def test_overwriting_a_local_graph_needs_no_consent(run: Run, folder: Path) -> None:
     run("load", "social.omni", "--data", "people.jsonl", "--mode", "overwrite")
+
+
+# --- recovery -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pending_write_is_listed_explained_recovered_and_then_gone(run: Run, folder: Path) -> None:
+    operation = interrupt("social.omni")
+    [pending] = run("intent", "list", "social.omni", "--json").result["intents"]
+    assert pending["operation_id"] == operation
+    shown = run("intent", "show", "social.omni", operation).out
+    assert "node:Person" in shown and "publish it" in shown
+    assert run("commit", "outcome", "social.omni", pending["commit_id"], "--json").result["state"] == "pending"
+    assert run("status", "social.omni", "--json").result["pending"]["total"] == 1
+    [ended] = run("recover", "social.omni", "--grace", "0", "--json").result["recovered"]
+    assert (ended["operation_id"], ended["decision"]) == (operation, "roll-forward")
+    assert run("intent", "list", "social.omni").out == "nothing is pending\n"
+    assert head_of("social.omni") == pending["commit_id"]
+    assert run("commit", "outcome", "social.omni", pending["commit_id"], "--json").result["state"] == "landed"
+    assert run("intent", "show", "social.omni", operation, "--json", code=3).error["code"] == "not-found"
+    assert run("recover", "social.omni").out == "nothing is pending\n"
+
+
+def test_the_verdict_of_an_old_pending_write_is_a_command_that_resolves_it(run: Run, folder: Path) -> None:
+    operation = interrupt("social.omni")
+    waiting = Path("social.omni", "__recovery", f"{operation}.json")
+    old = waiting.with_name("01ARZ3NDEKTSV4RRFFQ69G5FAV.json")
+    body = json.loads(waiting.read_text().replace(operation, old.stem))
+    del body["checksum"]
+    old.write_bytes(_seal(body))
+    waiting.unlink()
+    status = run("status", "social.omni", "--json").result
+    assert status["verdict"] == "attention"
+    command = status["verdict_line"].partition("`")[2].partition("`")[0]
+    assert command == f"omnigraph recover {folder / 'social.omni'}"
+    run(*command.split()[1:], "--grace", "0")
+    assert run("status", "social.omni", "--json").result["verdict"] == "healthy"
+
+
+def test_drift_is_listed_and_put_back_only_on_request(run: Run, folder: Path) -> None:
+    displace("social.omni")
+    [listed] = run("repair", "social.omni", "--json").result["tables"]
+    assert (listed["table_key"], listed["action"]) == ("node:Person", "preview")
+    shown = run("repair", "social.omni")
+    assert "nothing was changed" in shown.err
+    assert run("status", "social.omni", "--deep", "--json").result["findings"][0]["command"] == "repair"
+    assert run("repair", "social.omni", "--confirm", "--json").result["tables"][0]["action"] == "healed"
+    assert run("repair", "social.omni", "--json").result["tables"] == []
+    assert run("query", "social.omni", "--json", "--sql", "select count(*) n from Person").result["rows"] == [{"n": 2}]
+
+
+def test_an_intent_that_does_not_read_blocks_writes_loudly_until_it_is_moved_aside(run: Run, folder: Path) -> None:
+    operation = interrupt("social.omni")
+    Path("social.omni", "__recovery", f"{operation}.json").write_bytes(b"{")
+    load = ("load", "social.omni", "--data", "people.jsonl", "--mode", "merge")
+    assert operation in run(*load, "--json", code=9).error["error"]
+    assert run("intent", "list", "social.omni", "--json").result["intents"][0]["state"] == "unreadable"
+    assert run("repair", "social.omni", "--confirm", "--json", code=4).error["code"] == "refused"
+    moved = run("repair", "social.omni", "--confirm", "--force", "--json").result["quarantined"]
+    assert moved == [f"__recovery/quarantine/{operation}.json"]
+    run(*load)
+
+
+def test_damage_ends_with_9_and_names_what_is_damaged(run: Run, folder: Path) -> None:
+    with og.open("social.omni", read_only=True) as graph:
+        people = graph.snapshot().tables["node:Person"].uri
+    for file in (Path(people) / "data").iterdir():
+        file.unlink()
+    ended = run("verify", "social.omni", "--json", code=9)
+    assert ended.error["code"] == "corruption"
+    assert "Person" in next(p["message"] for p in ended.error["problems"] if p["severity"] == "damage")
+    assert "damage" in run("verify", "social.omni", code=9).out
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------

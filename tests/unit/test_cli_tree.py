@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import resource
 import subprocess
 import sys
 from importlib import import_module
@@ -54,14 +55,13 @@ def test_help_of_one_command_loads_that_command_and_no_other() -> None:
     assert not loaded & {"lance", "pyarrow", "duckdb", "boto3"}
 
 
-def test_help_answers_in_less_than_300_ms() -> None:
-    import time
-
+def test_help_takes_less_than_300_ms_of_a_processor() -> None:
     took = []
-    for _ in range(5):  # the best of five: a neighbour on the machine may slow one, hardly all
-        started = time.perf_counter()
+    for _ in range(3):  # processor time, and the best of three: what neighbours on the machine do is not the question
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", "omnigraph.cli", "--help"], capture_output=True, check=True)
-        took.append(time.perf_counter() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(took) < 0.3
 
 

@@ -101,6 +101,15 @@ class Call:
         with graph.open(self.uri, storage_options=self.options, actor=self.actor) as opened:
             yield opened
 
+    @contextmanager
+    def repairing(self) -> Iterator[Graph]:
+        """The graph, opened for writing as it stands: what an ordinary open would end or refuse is the command's business."""
+        from omnigraph import graph
+
+        self.announce()
+        with graph.open_for_repair(self.uri, storage_options=self.options, actor=self.actor) as opened:
+            yield opened
+
     # --- before a write ---------------------------------------------------------------------------------------------
 
     def announce(self) -> None:

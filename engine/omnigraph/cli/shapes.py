@@ -258,6 +258,112 @@ class Doctor(Shape):
     checks: list[DoctorCheck]
 
 
+class PendingIntent(Shape):
+    """``decision`` is what recovery does now, ``after_grace`` once the owner counts as gone."""
+
+    operation_id: str
+    kind: str
+    state: Literal["waiting", "armed", "unreadable"]
+    branch: str | None
+    commit_id: str | None
+    actor: str | None
+    owner: str | None
+    owner_gone: bool
+    age_s: float
+    tables: dict[str, str]
+    decision: str
+    after_grace: str
+    explanation: str
+
+
+class IntentList(Shape):
+    intents: list[PendingIntent]
+
+
+class Recovered(Shape):
+    operation_id: str
+    decision: str
+    commit_id: str | None
+    branch: str
+    actor: str | None
+    tables: dict[str, dict[str, int]]
+
+
+class VersionAbove(Shape):
+    version: int
+    kind: str
+    op: str | None
+    pending: bool
+    restore_of: int | None
+
+
+class TableDrift(Shape):
+    key: str
+    pin: int
+    head: int
+    state: str
+    versions: list[VersionAbove]
+    published: int | None
+
+
+class Recover(Shape):
+    """``left``: operations whose owners may be alive. ``healed``, ``drifting``: versions that belong to nobody."""
+
+    uri: str
+    recovered: list[Recovered]
+    left: list[str]
+    healed: list[TableDrift]
+    drifting: list[TableDrift]
+    clean: bool
+
+
+class Problem(Shape):
+    severity: Literal["damage", "pending", "rubbish"]
+    code: str
+    message: str
+    table_key: str | None
+    command: str | None
+
+
+class Verify(Shape):
+    """A graph with damage is an error document with the code corruption and these members."""
+
+    uri: str
+    branches: list[str]
+    commit_id: str
+    manifest_version: Count
+    deep: bool
+    tables: Count
+    rows: Count
+    ok: bool
+    clean: bool
+    verdict: str
+    problems: list[Problem]
+    notes: list[str]
+
+
+class TableRepair(Shape):
+    table_key: str
+    manifest_version: int
+    latest_version: int
+    classification: str
+    action: Literal["preview", "healed", "forced"]
+    versions: list[VersionAbove]
+    published: int | None
+    reason: str | None
+
+
+class Repair(Shape):
+    """A table that could not be healed makes it an error document with the code refused and these members."""
+
+    uri: str
+    confirm: bool
+    force: bool
+    tables: list[TableRepair]
+    unreadable_intents: list[str]
+    quarantined: list[str]
+
+
 # --- the rest -----------------------------------------------------------------------------------------------------------
 
 
@@ -321,6 +427,11 @@ RESULTS: dict[str, tuple[type[Shape], ...]] = {
     "commit list": (CommitList,),
     "commit show": (Commit,),
     "commit outcome": (Outcome,),
+    "intent list": (IntentList,),
+    "intent show": (PendingIntent,),
+    "recover": (Recover,),
+    "verify": (Verify,),
+    "repair": (Repair,),
     "schema show": (SchemaShow,),
     "lint": (Lint,),
     "explain": (ErrorCode, ErrorCodes),

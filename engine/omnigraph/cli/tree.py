@@ -42,6 +42,7 @@ class Command:
 
 GROUPS: dict[str, str] = {
     "commit": "Look at commits.",
+    "intent": "Look at writes that have not ended.",
     "schema": "Look at the accepted schema.",
 }
 
@@ -89,6 +90,7 @@ COMMANDS: tuple[Command, ...] = (
         "status",
         "Show head, tables, pending writes and a verdict, in one screen.",
         "omnigraph status social.omni",
+        needs="status",
     ),
     Command(
         "commit list",
@@ -109,6 +111,39 @@ COMMANDS: tuple[Command, ...] = (
         "omnigraph commit outcome social.omni 01JZX5W9GZ0000000000000000",
         subject="COMMIT_ID",
         needs="outcome",
+    ),
+    Command(
+        "intent list",
+        "List writes that have not ended, oldest first, and what recovery would do.",
+        "omnigraph intent list social.omni",
+        needs="intents",
+    ),
+    Command(
+        "intent show",
+        "Explain one of them, table by table.",
+        "omnigraph intent show social.omni 01JZX5W9GZ0000000000000000",
+        subject="OPERATION_ID",
+        needs="intents",
+    ),
+    Command(
+        "recover",
+        "End interrupted writes: publish what is complete, undo the rest.",
+        "omnigraph recover social.omni --grace 0",
+        needs="recover",
+        writes=True,
+    ),
+    Command(
+        "verify",
+        "Check that the graph is what its manifest says. Changes nothing.",
+        "omnigraph verify social.omni --deep",
+        needs="verify",
+    ),
+    Command(
+        "repair",
+        "List table versions that no commit published and nobody owns; with --confirm put the tables back.",
+        "omnigraph repair social.omni",
+        needs="repair",
+        writes=True,
     ),
     Command(
         "schema show",

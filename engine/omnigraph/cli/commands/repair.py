@@ -1,0 +1,63 @@
+"""``omnigraph repair``: drift that belongs to nobody is listed, and put back on request."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.call import Answer, Call, Usage
+from omnigraph.cli.render import Screen, count_text
+from omnigraph.core.errors import Refused
+
+
+def run(
+    call: Call,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Put the tables back; without it, only list.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also where a transaction or an intent does not read; moves the intent aside."),
+    ] = False,
+) -> Answer:
+    """List table versions that no commit published and nobody owns; with --confirm put the tables back.
+
+    What was never published is never made visible. A table that cannot be healed makes the exit code 4.
+    """
+    if force and not confirm:
+        raise Usage("--force says how to heal and needs --confirm", hint="run it without either first, and look")
+    opened = call.repairing() if confirm else call.reading()
+    with opened as graph:
+        result: dict[str, Any] = graph.repair(confirm=confirm, force=force).to_dict()
+    refused = [table for table in result["tables"] if table["action"] == "refused"]
+    if refused:
+        if not call.as_json:
+            _show(call.screen, result)
+        raise Refused(
+            f"{count_text(len(refused), 'table')} could not be healed, first {refused[0]['table_key']}: "
+            f"{refused[0]['reason']}",
+            hint="resolve the reason named; --force heals what does not read",
+            reason="not-healed",
+            **result,
+        )
+    return Answer(result, lambda screen: _show(screen, result))
+
+
+def _show(screen: Screen, result: dict[str, Any]) -> None:
+    columns = ("table_key", "manifest_version", "latest_version", "classification", "action", "reason")
+    if result["tables"]:
+        screen.table(
+            ("table", "published", "newest", "classification", "action", "reason"),
+            [[table[name] for name in columns] for table in result["tables"]],
+        )
+    for key in result["quarantined"]:
+        screen.line(f"moved aside: {key}")
+    if result["confirm"]:
+        healed = sum(table["action"] in ("healed", "forced") for table in result["tables"])
+        screen.line(f"{count_text(healed, 'table')} put back")
+        return
+    for key in result["unreadable_intents"]:
+        screen.line(f"does not read: {key} (--confirm --force moves it aside)", style="yellow")
+    if result["tables"] or result["unreadable_intents"]:
+        screen.note("nothing was changed; repeat with --confirm to put the tables back")
+    else:
+        screen.line("no drift: every table stands at its published version")
