@@ -21,6 +21,7 @@ from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.core.meter import Meter
+from omnigraph.table.blob import stored_schema
 from omnigraph.table.errors import Fate, brief, classify, translate
 from omnigraph.table.reading import counter
 from omnigraph.table.reading import metered as metered
@@ -196,7 +197,7 @@ class Tables:
         self, ref: TableRef, schema: pa.Schema, *, meter: Meter | None = None, uuid: str | None = None
     ) -> LanceDataset:
         """A table without rows, at a path that must not be a dataset yet."""
-        transaction = Transaction(0, LanceOperation.Overwrite(schema, []))
+        transaction = Transaction(0, LanceOperation.Overwrite(stored_schema(schema), []))
         if uuid is not None:
             transaction.uuid = uuid
         with translated(f"create {ref.relative}"):
