@@ -86,3 +86,10 @@ def test_what_moves_beside_is_no_reason_to_fail(two: Any) -> None:
     assert sorted(one.snapshot().to_arrow("P")["id"].to_pylist()) == ["a", "b", "c"]
     assert dangling(one) == []
     assert one.snapshot().count("E") == 1
+
+
+def test_a_mutation_that_finds_its_nodes_as_they_are_leans_on_them_too(two: Any) -> None:
+    one, other = two
+    query = 'query q() { insert P { k: "a" } insert P { k: "b" } insert E { from: "a", to: "b" } }'
+    while_it_publishes(lambda: drop_b(other), lambda: one.mutate(query))
+    assert dangling(one) == []

@@ -82,7 +82,7 @@ def test_a_source_that_is_none_is_named(tmp_path: Path) -> None:
         (5, InvalidInput),
         (None, InvalidInput),
         (b"{}", InvalidInput),
-        ("s3://bucket/key.jsonl", InvalidInput),
+        ("ftp://host/key.jsonl", InvalidInput),
     ]:
         with pytest.raises(error):
             read(CATALOG, source)

@@ -1,7 +1,7 @@
 """Files as byte streams and as record batches.
 
 Owns how a place is opened and which format a name means. A place is a path, a ``file://`` URI, or a URI of an object
-store, for which the caller hands in an opener: this module has no credentials and no client.
+store; the last is read through ``store``, which has the client and the credentials.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from os import PathLike, fspath
 from pathlib import Path
@@ -25,6 +25,22 @@ from omnigraph.write.violations import Violation, data_invalid
 
 # Opens what a URI names as a seekable binary stream.
 Opener = Callable[[str], IO[bytes]]
+
+
+def store_opener(storage_options: Callable[[], Mapping[str, str] | None] = lambda: None) -> Opener:
+    """Reads objects of a store whole. ``storage_options`` gives those of the graph; asked only where there is a URI."""
+
+    def opener(uri: str) -> IO[bytes]:
+        from omnigraph.store import open_store
+
+        parent, _, name = uri.rstrip("/").rpartition("/")
+        data = open_store(parent, storage_options()).get(name)
+        if data is None:
+            raise NotFound(f"no such object: {uri[:200]}", path=uri)
+        return io.BytesIO(data)
+
+    return opener
+
 
 RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
 TABLE_SUFFIXES: Final = (".parquet", ".csv")
@@ -62,9 +78,7 @@ def _open(place: str | PathLike[str], opener: Opener | None) -> Any:
     if scheme == "file":
         text = unquote(urlsplit(text).path)
     elif scheme:
-        if opener is None:
-            raise InvalidInput(f"cannot read from {scheme}:// here: {text[:200]}")
-        return opener(text)
+        return (opener or store_opener())(text)
     try:
         return Path(text).open("rb")
     except FileNotFoundError as error:

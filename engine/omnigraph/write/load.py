@@ -24,6 +24,7 @@ from omnigraph.schema.catalog import EdgeType
 from omnigraph.write.adopt import adopt_ids
 from omnigraph.write.batch import Batch
 from omnigraph.write.changes import MODES, Mode, TypeChange
+from omnigraph.write.files import store_opener
 from omnigraph.write.input import Input, read_source
 from omnigraph.write.lower import STAGE_FIRST_BYTES, StagedAppends, lower
 from omnigraph.write.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, sift, too_many, write_quarantine
@@ -281,5 +282,6 @@ def _read(engine: Engine, source: Any, options: LoadOptions) -> _Load:
         mode=options.checked_mode,
         clock=engine.clock,
         keep_rejected=options.on_bad_row == "quarantine",
+        opener=store_opener(engine.store.lance_options),
     )
     return _Load(engine, options, catalog, given)

@@ -21,6 +21,7 @@ from omnigraph.schema import Catalog, EdgeType, table_schema
 from omnigraph.table import staged as fragments_
 from omnigraph.table.dataset import TableRef, append_of
 from omnigraph.write.batch import Batch
+from omnigraph.write.files import store_opener
 from omnigraph.write.load import LoadOptions, receipt
 from omnigraph.write.receipt import Receipt, RejectedRows
 from omnigraph.write.stream import StreamedAppend
@@ -56,7 +57,8 @@ def load_stream(engine: Engine, source: Any, options: LoadOptions, meter: Meter)
     held = engine.known(options.branch) or engine.latest(options.branch, meter)
     catalog = engine.catalog(held.state.schema)
     view = LateView()
-    stream = StreamedAppend(source, catalog, view, engine.limits, clock=engine.clock)
+    opener = store_opener(engine.store.lance_options)
+    stream = StreamedAppend(source, catalog, view, engine.limits, clock=engine.clock, opener=opener)
     work = _StreamedLoad(engine, catalog, view, stream)
     request = Request(
         kind="load",
