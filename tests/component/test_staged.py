@@ -179,6 +179,30 @@ def test_staged_edges_need_their_nodes(graph: og.Graph) -> None:
     assert receipt.affected_edges == 1
 
 
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_types_with_blobs_are_judged_like_any_other(tmp_path: Path, mode: str) -> None:
+    with og.init(tmp_path / "blobs", "node Doc { name: String @key  raw: Blob?  tail: String? @unique }") as graph:
+        schema = table_schema(graph.catalog.node("Doc"))
+        for tail, ok in (("one", True), ("one", False)):
+            txn = graph.begin()
+            table = txn.table("Doc")
+            names = ["a", "b"] if ok else ["c", "d"]
+            tails = ["one", "two"] if ok else [tail, tail]
+            columns = {"id": names, "name": names, "raw": [b"bytes", None], "tail": tails}
+            rows = pa.table({name: columns[name] for name in schema.names}, schema=schema)
+            staged = table.describe(write_fragments(rows, table.uri), mode)
+            txn.add(staged)
+            assert og.check_staged(txn, staged).ok == ok
+            if ok:
+                assert txn.load_staged(mode=mode).tables["node:Doc"].inserted == 2
+                continue
+            with pytest.raises(og.errors.DataInvalid, match="unique"):
+                txn.load_staged(mode=mode)
+        row = graph.snapshot().get("Doc", "a")
+        assert row is not None and row["raw"] == b"bytes"
+        assert not list(Path(graph.uri).glob("nodes/*/_versions/d*"))
+
+
 # --- appends of readers -------------------------------------------------------------------------------------------------
 
 

@@ -238,6 +238,10 @@ class Tables:
         transaction.transaction_properties = dict(properties)
         return transaction
 
+    def drop_detached(self, ref: TableRef, version: int) -> None:
+        """Delete the manifest of a version that is in no line. Its data files are not touched."""
+        self._store.delete(f"{ref.relative}/_versions/d{version}.manifest")
+
     # --- looking back -----------------------------------------------------------------------------------------------
 
     def transaction_at(

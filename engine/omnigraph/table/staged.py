@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from lance import LanceOperation, Transaction
+from lance import LanceDataset, LanceOperation, Transaction
 from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata
 
+from omnigraph.table.blob import blob_columns
 from omnigraph.table.dataset import TableRef, Tables, translated
 
 BATCH_ROWS = 1 << 17
@@ -97,18 +98,39 @@ def deleted_by(handle: Any, updated: Sequence[Mapping[str, Any]], removed: Seque
 
 
 def read_rows(
-    tables: Tables, ref: TableRef, new: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None
+    tables: Tables, ref: TableRef, handle: Any, new: Sequence[Mapping[str, Any]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of staged fragments, straight from their files, in the order of the fragments."""
+    """The rows of staged fragments in the order of the fragments, blobs as bytes."""
     for described in new:
         fragment = fragment_of(described)
         if len(fragment.files) != 1 or fragment.deletion_file is not None:
             raise ValueError("a staged fragment has one data file and deletes nothing")
-        name = f"{ref.relative}/data/{fragment.files[0].path}"
+    if blob_columns(handle.schema):
+        yield from _read_detached(tables, ref, handle, new, columns)
+        return
+    for described in new:
+        name = f"{ref.relative}/data/{fragment_of(described).files[0].path}"
         with translated(f"read staged file {name}"):
-            reader = LanceFileReader(
-                tables.store_uri(name),
-                storage_options=tables.options,
-                columns=None if columns is None else list(columns),
-            )
+            reader = LanceFileReader(tables.store_uri(name), storage_options=tables.options, columns=list(columns))
             yield from reader.read_all(batch_size=BATCH_ROWS).to_batches()
+
+
+def _read_detached(
+    tables: Tables, ref: TableRef, handle: Any, new: Sequence[Mapping[str, Any]], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Lance's file reader cannot project a file past a blob column, a dataset can: so the fragments become one for as long
+    as they are read, under a version that is in nobody's line and goes afterwards."""
+    if not new:
+        return
+    with translated(f"read staged files of {ref.relative}"):
+        empty = Transaction(
+            handle.version, LanceOperation.Overwrite(handle.lance_schema, [fragment_of(n) for n in new])
+        )
+        detached = LanceDataset.commit(handle, empty, detached=True)
+    try:
+        with translated(f"read staged files of {ref.relative}"):
+            yield from detached.scanner(
+                columns=list(columns), batch_size=BATCH_ROWS, scan_in_order=True, blob_handling="all_binary"
+            ).to_batches()
+    finally:
+        tables.drop_detached(ref, detached.version)

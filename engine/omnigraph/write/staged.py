@@ -31,7 +31,7 @@ from omnigraph.write.changes import Mode, TypeChange
 from omnigraph.write.load import CheckReport, LoadOptions, receipt
 from omnigraph.write.receipt import Receipt, RejectedRows
 from omnigraph.write.staging import Record, Records, StagedFile, StagedFragments, record_table
-from omnigraph.write.streamed_load import judge_staged
+from omnigraph.write.streamed_load import as_declared, judge_staged
 from omnigraph.write.validate import Verdict, validate
 
 Staged = StagedFragments | Sequence[StagedFragments]
@@ -338,8 +338,10 @@ def _change(txn: Txn, key: str, listed: Sequence[StagedFragments]) -> TypeChange
     ref = TableRef(pin.location, pin.ref)
     new = [described for one in listed for described in one.new]
     batches = [
-        pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
-        for batch in fragments_.read_rows(txn.engine.tables, ref, new, schema.names)
+        pa.RecordBatch.from_arrays(
+            [as_declared(batch.column(name), schema.field(name).type) for name in schema.names], schema=schema
+        )
+        for batch in fragments_.read_rows(txn.engine.tables, ref, txn.handle(key), new, schema.names)
     ]
     mode: Mode = "append"
     if any(one.kind == "overwrite" for one in listed):

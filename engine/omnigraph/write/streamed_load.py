@@ -158,7 +158,9 @@ def judge_staged(txn: Txn, described: dict[str, list[dict[str, Any]]]) -> Verdic
         declared = txn.catalog.by_table_key(key)
         schema = table_schema(declared)
         pin = txn.pin(key)
-        rows = fragments_.read_rows(txn.engine.tables, TableRef(pin.location, pin.ref), new, schema.names)
+        rows = fragments_.read_rows(
+            txn.engine.tables, TableRef(pin.location, pin.ref), txn.handle(key), new, schema.names
+        )
         if isinstance(declared, EdgeType):
             renamed = schema.set(1, schema.field("src").with_name("from")).set(2, schema.field("dst").with_name("to"))
             edges[declared.name] = _reader(rows, schema, renamed)
@@ -174,6 +176,12 @@ def judge_staged(txn: Txn, described: dict[str, list[dict[str, Any]]]) -> Verdic
 def _reader(rows: Iterator[pa.RecordBatch], schema: pa.Schema, renamed: pa.Schema) -> pa.RecordBatchReader:
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in rows:
-            yield pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=renamed)
+            columns = [as_declared(batch.column(name), schema.field(name).type) for name in schema.names]
+            yield pa.RecordBatch.from_arrays(columns, schema=renamed)
 
     return pa.RecordBatchReader.from_batches(renamed, batches())
+
+
+def as_declared(column: Any, wanted: pa.DataType) -> Any:
+    """Blobs come back as bytes of whichever width."""
+    return column if column.type == wanted else column.cast(wanted)
