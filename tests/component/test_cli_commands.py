@@ -368,6 +368,39 @@ def test_a_fault_of_the_program_ends_with_1_and_no_traceback(
     assert "Traceback" in told and "CANARY" not in told
 
 
+def test_no_credential_is_printed_or_stored_by_any_command(run: Run, folder: Path, s3_root: str) -> None:
+    import os
+
+    from omnigraph.store import open_store
+
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    secrets = {
+        "aws_access_key_id": "CANARYKEYID",
+        "aws_secret_access_key": "CANARYSECRETKEY",
+        "aws_region": "us-east-1",
+    }
+    given = [f"--storage-option={k}={v}" for k, v in {**secrets, "aws_endpoint": endpoint}.items()]
+    told = run("init", s3_root, "--schema", "social.pg", *given)
+    said = [told]
+    for command in (
+        ["load", s3_root, "--data", "people.jsonl", "--mode", "append"],
+        ["load", s3_root, "--data", "people.jsonl", "--mode", "append"],
+        ["query", s3_root, "--sql", "select * from duckdb_settings()", "--format", "csv"],
+        ["status", s3_root, "--deep"],
+        ["doctor", s3_root],
+        ["recover", s3_root],
+        ["verify", s3_root],
+        ["status", s3_root, "--storage-option", "aws_session_token"],
+        ["status", s3_root, "extra", "aws_secret_access_key=CANARYSECRETKEY"],
+    ):
+        said += [run(*command, *given, "--verbose", code=None), run(*command, *given, "--json", code=None)]
+    assert not [ended for ended in said if "CANARY" in ended.out + ended.err]
+    store = open_store(s3_root)
+    entries = store.list("")
+    assert len(entries) > 5
+    assert not [entry.key for entry in entries if b"CANARY" in (store.get(entry.key) or b"")]
+
+
 # --- streams and looks --------------------------------------------------------------------------------------------------
 
 
@@ -662,6 +695,16 @@ def test_a_query_reads_the_graph_and_nothing_else(sql: str, run: Run, folder: Pa
     before = sorted(folder.rglob("*"))
     assert run("query", "social.omni", "--sql", sql, "--json", code=3).error["code"] == "query-invalid"
     assert sorted(folder.rglob("*")) == before
+
+
+def test_damage_met_by_a_query_is_told_as_damage(run: Run, folder: Path) -> None:
+    with og.open("social.omni", read_only=True) as graph:
+        people = graph.snapshot().tables["node:Person"].uri
+    for file in (Path(people) / "data").iterdir():
+        file.unlink()
+    ended = run("query", "social.omni", "--sql", "select * from Person", "--json", code=9)
+    assert ended.error["code"] == "corruption"
+    assert ".rs:" not in ended.err
 
 
 def test_an_export_is_valid_input_and_comes_back_the_same(run: Run, folder: Path) -> None:

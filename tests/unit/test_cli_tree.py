@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -119,6 +121,34 @@ def test_every_exit_code_of_an_error_stands_in_the_table_of_exit_codes() -> None
     page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     for kind in all_errors().values():
         assert f"\n| {kind.exit_code} | " in page
+
+
+# Named in hints that nothing raises yet.
+LATER = {"optimize", "cleanup"}
+
+
+def commands_named_in_the_code() -> dict[str, str]:
+    """Every `omnigraph NAME` between backticks in a text of the engine, with the file that has it."""
+    found: dict[str, str] = {}
+    for path in sorted((ROOT / "engine" / "omnigraph").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for words in re.findall(r"`omnigraph ([a-z][a-z -]*)", node.value):
+                    found.setdefault(words.strip(), path.name)
+    return found
+
+
+def test_a_hint_tells_to_run_only_commands_that_exist() -> None:
+    named = commands_named_in_the_code()
+    assert {"recover", "commit list"} <= named.keys()
+    known = {command.path for command in tree.COMMANDS} | set(tree.GROUPS)
+    for words, file in named.items():
+        first = words.split()[0]
+        assert first in known | {c.split()[0] for c in known} | LATER, f"{file}: omnigraph {words}"
+
+
+def test_what_is_built_is_not_counted_as_later() -> None:
+    assert not LATER & {command.path for command in tree.COMMANDS}
 
 
 # --- completion ---------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from enum import StrEnum
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from omnigraph.core.errors import OmnigraphError, QueryInvalid, StoreUnavailable
 
 # What a person can look at; programs ask for csv, jsonl or json and get everything.
 _SHOWN_ROWS = 1_000
+_SCAN_FAILED = re.compile(r"reading the stream registered as '([^']+)' failed")
 _READS = frozenset({"SELECT", "EXPLAIN"})
 
 
@@ -101,12 +103,23 @@ def _select(snapshot: Any, text: str, bound: int | None) -> tuple[list[str], lis
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise StoreUnavailable(f"the query could not be run: {_first_line(error)}") from error
     except duckdb.Error as error:
+        _raise_what_a_scan_raised(snapshot, str(error))
         raise QueryInvalid(
             f"the query does not run: {_first_line(error)}",
             hint="correct the SQL; `omnigraph snapshot` lists the types, each of which is a view",
         ) from error
     finally:
         connection.close()
+
+
+def _raise_what_a_scan_raised(snapshot: Any, message: str) -> None:
+    """If reading a type failed, the error that reading it gives: DuckDB passes on the text of one, not the error."""
+    found = _SCAN_FAILED.search(message)
+    if found is None:
+        return
+    for _ in snapshot.to_batches(found[1]):
+        pass
+    raise StoreUnavailable(f"{found[1]} could not be read to the end; reading it again succeeded")
 
 
 def _first_line(error: Exception) -> str:
