@@ -1,6 +1,6 @@
 """What a rule is given: a block of rows of one change with its place in the whole.
 
-Owns positions: a row's index in its table, the record it came from, and the wording that every violation shares.
+Owns positions: a row's index in its table, and the record it came from.
 """
 
 from __future__ import annotations
@@ -8,20 +8,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.schema.catalog import TableType
 from omnigraph.write.changes import Origin, RowIndex, TypeChange
 from omnigraph.write.rows import PIECE_ROWS
-from omnigraph.write.violations import Violation, show_value
-
-
-class Places(Protocol):
-    def place(self, row: int) -> tuple[int, str | None, int]: ...
+from omnigraph.write.wording import Wording as Wording
 
 
 class OriginLog:
@@ -50,67 +44,6 @@ class OriginLog:
     def place(self, row: int) -> tuple[int, str | None, int]:
         at = bisect_right(self._starts, row) - 1
         return self._origins[at].place(row - self._starts[at])
-
-
-class _Nowhere:
-    """For violations of committed rows, which came with no record of this input."""
-
-    def place(self, row: int) -> tuple[int, str | None, int]:
-        raise LookupError(row)
-
-
-NOWHERE: Final = _Nowhere()
-
-
-@dataclass(frozen=True)
-class Wording:
-    """Violations of one table's rows: who, where, what."""
-
-    type: TableType
-    places: Places
-
-    def row(
-        self,
-        row: int,
-        code: str,
-        reason: str,
-        *,
-        property: str | None = None,
-        value: Any = None,
-        expected: str | None = None,
-        id: str | None = None,
-    ) -> Violation:
-        number, source, order = self.places.place(row)
-        found = self.committed(code, reason, property=property, value=value, expected=expected, id=id)
-        return found.at(number, source, order)
-
-    def committed(
-        self,
-        code: str,
-        reason: str,
-        *,
-        property: str | None = None,
-        value: Any = None,
-        expected: str | None = None,
-        id: str | None = None,
-    ) -> Violation:
-        """About something that is no row of the input."""
-        name = self.type.name
-        return Violation(
-            code,
-            f"{name}.{property} {reason}" if property else f"{name} {reason}",
-            table_key=self.type.table_key,
-            type=name,
-            property=property,
-            id=None if id is None else id[:1024],
-            value=None if value is None else show_value(value),
-            expected=expected,
-        )
-
-    def record(self, row: int) -> str:
-        """``record 7``, with its source if that is another."""
-        number, source, _ = self.places.place(row)
-        return f"{source} record {number}" if source else f"record {number}"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import pyarrow.compute
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.write import violations as v
 from omnigraph.write.arrays import positions
-from omnigraph.write.blocks import NOWHERE, Block, Wording
+from omnigraph.write.blocks import Block
 from omnigraph.write.changes import Mode, PinnedView, RowIndex
 from omnigraph.write.committed import committed_rows, distinct, without
 from omnigraph.write.key_rules import Rewritten
@@ -25,6 +25,7 @@ from omnigraph.write.keyset import KeySet
 from omnigraph.write.rejects import Finding
 from omnigraph.write.rows import ENDS
 from omnigraph.write.violations import Violation, show_value
+from omnigraph.write.wording import NOWHERE, Wording
 
 pc: Any = pyarrow.compute
 

@@ -17,13 +17,14 @@ import pyarrow.compute
 from omnigraph.schema.catalog import EdgeType, NodeType, PropType, ScalarKind, TableType
 from omnigraph.write import violations as v
 from omnigraph.write.arrays import positions
-from omnigraph.write.blocks import Block, Wording
+from omnigraph.write.blocks import Block
 from omnigraph.write.changes import Mode, PinnedView, RowIndex
 from omnigraph.write.committed import committed_rows, distinct, without
 from omnigraph.write.keyset import KeySet
 from omnigraph.write.rejects import Finding
 from omnigraph.write.rows import ENDS
 from omnigraph.write.violations import Violation, show_value
+from omnigraph.write.wording import Wording
 
 pc: Any = pyarrow.compute
 

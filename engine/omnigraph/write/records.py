@@ -26,8 +26,9 @@ from omnigraph.write.columns import Refused, build_column
 from omnigraph.write.endings import end_column
 from omnigraph.write.jsonstream import Broken, Repeated, parse_text, repeated_text
 from omnigraph.write.rejects import Finding, Rejects
-from omnigraph.write.rows import ENDS, Describer, Piece, RawRows, settle
+from omnigraph.write.rows import ENDS, Piece, RawRows, settle
 from omnigraph.write.violations import Violation, show_value
+from omnigraph.write.wording import Wording
 
 ID_KIND: Final = PropType(ScalarKind.STRING, nullable=True)
 # Records of one piece when they come from an iterable.
@@ -58,13 +59,15 @@ class RecordReader:
         rejects: Rejects,
         deliver: Callable[[TableType, Piece], None],
         source: str | None = None,
+        *,
+        order: int = 0,
     ) -> None:
         self._catalog = catalog
         self._limits = limits
         self._clock = clock
         self._rejects = rejects
         self._deliver = deliver
-        self._parts = (SourcePart(name=source),)
+        self._parts = (SourcePart(name=source, order=order),)
         self.records = 0
 
     def feed(self, values: list[Any]) -> None:
@@ -162,22 +165,22 @@ class RecordReader:
 
     def _rows(self, declared: TableType, records: list[dict[str, Any]], numbers: RowIndex) -> None:
         origin = _origin(self._parts, numbers)
-        describer = Describer(declared, origin)
+        wording = Wording(declared, origin)
         datas: list[Mapping[str, Any]] = [record.get("data", {}) for record in records]
         raw = RawRows(declared, len(records))
         known = declared.by_name
         members, columns = _transpose(datas)
         for name, values in zip(members, columns, strict=True):
             if name in known:
-                raw.columns[name] = _column(known[name].type, name, values, describer, raw.findings)
+                raw.columns[name] = _column(known[name].type, name, values, wording, raw.findings)
             elif name == "id":
-                raw.given_ids = _column(ID_KIND, name, values, describer, raw.findings)
+                raw.given_ids = _column(ID_KIND, name, values, wording, raw.findings)
             else:
-                raw.findings.append(_unknown(name, datas, describer, isinstance(declared, EdgeType)))
+                raw.findings.append(_unknown(name, datas, wording, isinstance(declared, EdgeType)))
         if isinstance(declared, EdgeType):
             for column_name, member in ENDS.items():
                 node = self._catalog.node(declared.src_type if column_name == "src" else declared.dst_type)
-                raw.ends[column_name] = _ends(node, member, records, describer, raw.findings)
+                raw.ends[column_name] = _ends(node, member, records, wording, raw.findings)
         piece = settle(raw, origin, records.__getitem__, self._rejects, self._limits, self._clock)
         if piece.batch.num_rows:
             self._deliver(declared, piece)
@@ -244,40 +247,40 @@ def _transpose(datas: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[Sequ
     return members, [[data.get(name) for data in datas] for name in members]
 
 
-def _column(kind: PropType, name: str, values: Sequence[Any], describer: Describer, findings: list[Finding]) -> Any:
+def _column(kind: PropType, name: str, values: Sequence[Any], wording: Wording, findings: list[Finding]) -> Any:
     column, refused = build_column(kind, values)
     if refused:
-        findings.append(_refused(kind, str(kind), name, values, refused, describer))
+        findings.append(_refused(kind, str(kind), name, values, refused, wording))
     return column
 
 
 def _ends(
-    node: NodeType, member: str, records: Sequence[dict[str, Any]], describer: Describer, findings: list[Finding]
+    node: NodeType, member: str, records: Sequence[dict[str, Any]], wording: Wording, findings: list[Finding]
 ) -> Any:
     values = [record.get(member) for record in records]
     column, refused = end_column(node, values)
     if refused:
-        findings.append(_refused(ID_KIND, "String", member, values, refused, describer))
+        findings.append(_refused(ID_KIND, "String", member, values, refused, wording))
     return column
 
 
 def _refused(
-    kind: PropType, expected: str, name: str, values: Sequence[Any], refused: Refused, describer: Describer
+    kind: PropType, expected: str, name: str, values: Sequence[Any], refused: Refused, wording: Wording
 ) -> Finding:
     def word(row: int) -> Violation:
         refusal: Refusal = refused[row]
         reason = describe(kind, values[row], refusal)
-        return describer.violation(row, refusal.code, reason, property=name, value=values[row], expected=expected)
+        return wording.row(row, refusal.code, reason, property=name, value=values[row], expected=expected)
 
     return Finding(np.array(sorted(refused), dtype=np.int64), word, property=name)
 
 
-def _unknown(name: str, datas: Sequence[Mapping[str, Any]], describer: Describer, is_edge: bool) -> Finding:
+def _unknown(name: str, datas: Sequence[Mapping[str, Any]], wording: Wording, is_edge: bool) -> Finding:
     hint = "; endpoints are the members 'from' and 'to' of the record" if is_edge and name in ("src", "dst") else ""
 
     def word(row: int) -> Violation:
         reason = f"has no property {show_value(name)}{hint}"
-        found = describer.violation(row, v.UNKNOWN_PROPERTY, reason, value=datas[row][name])
+        found = wording.row(row, v.UNKNOWN_PROPERTY, reason, value=datas[row][name])
         return replace(found, property=str(name)[:80])
 
     rows = np.array([row for row, data in enumerate(datas) if name in data], dtype=np.int64)

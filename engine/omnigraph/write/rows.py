@@ -28,6 +28,7 @@ from omnigraph.write.arrays import positions
 from omnigraph.write.changes import Origin, RowIndex
 from omnigraph.write.rejects import Finding, Rejects
 from omnigraph.write.violations import Violation, show_value
+from omnigraph.write.wording import Wording
 
 pc: Any = pyarrow.compute
 
@@ -57,42 +58,6 @@ class Piece:
     origin: Origin
 
 
-class Describer:
-    """Words violations of one type's rows: who, where, what."""
-
-    def __init__(self, declared: TableType, origin: Origin) -> None:
-        self._type = declared
-        self._origin = origin
-
-    def violation(
-        self,
-        row: int,
-        code: str,
-        reason: str,
-        *,
-        property: str | None = None,
-        value: Any = None,
-        expected: str | None = None,
-        id: str | None = None,
-    ) -> Violation:
-        number, source, order = self._origin.place(row)
-        name = self._type.name
-        subject = f"{name}.{property}" if property else name
-        return Violation(
-            code,
-            f"{subject} {reason}",
-            table_key=self._type.table_key,
-            type=name,
-            property=property,
-            record=number,
-            source=source,
-            id=id,
-            value=None if value is None else show_value(value),
-            expected=expected,
-            source_order=order,
-        )
-
-
 def settle(
     raw: RawRows,
     origin: Origin,
@@ -102,14 +67,14 @@ def settle(
     clock: Clock | None,
 ) -> Piece:
     """Rows of ``raw`` that can stand, in their order. The others go to ``rejects``."""
-    describer = Describer(raw.type, origin)
-    findings = raw.findings + _missing(raw, describer)
+    wording = Wording(raw.type, origin)
+    findings = raw.findings + _missing(raw, wording)
     bad = rejects.rows(findings, original)
     kept = _without(raw.count, bad)
     if kept is not None:
         raw, origin = _take(raw, kept), origin.take(kept)
-        describer = Describer(raw.type, origin)
-    ids, minted, findings = _identify(raw, describer, limits, clock)
+        wording = Wording(raw.type, origin)
+    ids, minted, findings = _identify(raw, wording, limits, clock)
     if findings and not rejects.keep:
         _refuse_long_ids(findings, limits)
     bad = rejects.rows(findings, original if kept is None else _shifted(original, kept))
@@ -149,7 +114,7 @@ def null_rows(column: pa.Array[Any]) -> RowIndex:
     return np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
 
 
-def _missing(raw: RawRows, describer: Describer) -> list[Finding]:
+def _missing(raw: RawRows, wording: Wording) -> list[Finding]:
     """Required properties and endpoints without a value. A cell that was refused is null too and not named twice."""
     findings = []
     for prop in raw.type.properties:
@@ -159,11 +124,11 @@ def _missing(raw: RawRows, describer: Describer) -> list[Finding]:
         rows = np.arange(raw.count, dtype=np.int64) if column is None else null_rows(column)
         rows = _not_named(rows, prop.name, raw.findings)
         if len(rows):
-            findings.append(Finding(rows, _required(describer, prop.name, str(prop.type))))
+            findings.append(Finding(rows, _required(wording, prop.name, str(prop.type))))
     for column_name, member in ENDS.items() if isinstance(raw.type, EdgeType) else ():
         rows = _not_named(null_rows(raw.ends[column_name]), member, raw.findings)
         if len(rows):
-            findings.append(Finding(rows, _endless(describer, member)))
+            findings.append(Finding(rows, _endless(wording, member)))
     return findings
 
 
@@ -174,12 +139,12 @@ def _not_named(rows: RowIndex, name: str, findings: Sequence[Finding]) -> RowInd
     return rows
 
 
-def _required(describer: Describer, name: str, kind: str) -> Callable[[int], Violation]:
-    return lambda row: describer.violation(row, v.REQUIRED, "is required", property=name, expected=kind)
+def _required(wording: Wording, name: str, kind: str) -> Callable[[int], Violation]:
+    return lambda row: wording.row(row, v.REQUIRED, "is required", property=name, expected=kind)
 
 
-def _endless(describer: Describer, member: str) -> Callable[[int], Violation]:
-    return lambda row: describer.violation(
+def _endless(wording: Wording, member: str) -> Callable[[int], Violation]:
+    return lambda row: wording.row(
         row, v.MISSING_ENDPOINT_VALUE, f"needs {member!r}, the id of a node", property=member, expected="String"
     )
 
@@ -188,7 +153,7 @@ def _endless(describer: Describer, member: str) -> Callable[[int], Violation]:
 
 
 def _identify(
-    raw: RawRows, describer: Describer, limits: Limits, clock: Clock | None
+    raw: RawRows, wording: Wording, limits: Limits, clock: Clock | None
 ) -> tuple[pa.Array[Any], bool | npt.NDArray[np.bool_], list[Finding]]:
     declared = raw.type
     minted: bool | npt.NDArray[np.bool_] = False
@@ -197,7 +162,7 @@ def _identify(
         return pa.array([], pa.utf8()), False, []  # nothing is left, perhaps not even the columns of the key
     if isinstance(declared, NodeType) and declared.key is not None:
         ids = one_array(derive_ids(declared, raw.columns), pa.utf8())
-        findings += _disagreements(raw.given_ids, ids, describer)
+        findings += _disagreements(raw.given_ids, ids, wording)
     elif raw.given_ids is None or raw.given_ids.null_count == raw.count:
         ids, minted = bulk_ulids(raw.count, clock), True
     else:
@@ -207,13 +172,13 @@ def _identify(
             fresh = bulk_ulids(ids.null_count, clock)
             ids = one_array(pc.replace_with_mask(ids, ids.is_null(), fresh), pa.utf8())
     if minted is not True:
-        findings += _too_long("id", ids, describer, limits)
+        findings += _too_long("id", ids, wording, limits)
     for column_name, member in ENDS.items() if isinstance(declared, EdgeType) else ():
-        findings += _too_long(member, raw.ends[column_name], describer, limits)
+        findings += _too_long(member, raw.ends[column_name], wording, limits)
     return ids, minted, findings
 
 
-def _disagreements(given: pa.Array[Any] | None, ids: pa.Array[Any], describer: Describer) -> list[Finding]:
+def _disagreements(given: pa.Array[Any] | None, ids: pa.Array[Any], wording: Wording) -> list[Finding]:
     if given is None or given.null_count == len(given):
         return []
     differs = pc.fill_null(pc.not_equal(given, ids), False).to_numpy(zero_copy_only=False)
@@ -221,13 +186,13 @@ def _disagreements(given: pa.Array[Any] | None, ids: pa.Array[Any], describer: D
     def describe(row: int) -> Violation:
         mine, derived = given[row].as_py(), ids[row].as_py()
         reason = f"{show_value(mine)} does not agree with the key, which makes it {show_value(derived)}"
-        return describer.violation(row, v.ID_MISMATCH, reason, property="id", value=mine, expected=derived[:80])
+        return wording.row(row, v.ID_MISMATCH, reason, property="id", value=mine, expected=derived[:80])
 
     rows = np.flatnonzero(differs)
     return [Finding(rows, describe)] if len(rows) else []
 
 
-def _too_long(name: str, texts: pa.Array[Any], describer: Describer, limits: Limits) -> list[Finding]:
+def _too_long(name: str, texts: pa.Array[Any], wording: Wording, limits: Limits) -> list[Finding]:
     lengths = pc.binary_length(texts)
     longest = pc.max(lengths).as_py()
     if longest is None or longest <= limits.id_bytes:
@@ -236,7 +201,7 @@ def _too_long(name: str, texts: pa.Array[Any], describer: Describer, limits: Lim
     def describe(row: int) -> Violation:
         size = lengths[row].as_py()
         reason = f"is longer than an id may be: limit=id_bytes bound={limits.id_bytes} actual={size}"
-        return describer.violation(
+        return wording.row(
             row,
             v.ID_TOO_LONG,
             reason,

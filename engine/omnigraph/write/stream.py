@@ -18,7 +18,7 @@ from omnigraph.core.errors import InvalidInput
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import Catalog, EdgeType, TableType
-from omnigraph.write.blocks import Block, OriginLog, Wording
+from omnigraph.write.blocks import Block, OriginLog
 from omnigraph.write.changes import PinnedView, RecordingView, TypeChange
 from omnigraph.write.edge_rules import unresolved_ends
 from omnigraph.write.files import Opener
@@ -27,6 +27,7 @@ from omnigraph.write.rows import ENDS, Piece
 from omnigraph.write.sources import Context, is_record_source, open_tables
 from omnigraph.write.validate import Conflicts, Evaluation, TableChecks, Verdict, judged
 from omnigraph.write.violations import ViolationLog
+from omnigraph.write.wording import Wording
 
 _SEARCH_THREADS: Final = 2
 _THREADS_FROM_ROWS: Final = 1 << 14

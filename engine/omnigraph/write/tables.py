@@ -27,8 +27,9 @@ from omnigraph.write.columns import build_column
 from omnigraph.write.conform import BadRows, WrongKind, conform_column
 from omnigraph.write.endings import end_array
 from omnigraph.write.rejects import Finding, Rejects
-from omnigraph.write.rows import ENDS, PIECE_ROWS, Describer, Piece, RawRows, settle
+from omnigraph.write.rows import ENDS, PIECE_ROWS, Piece, RawRows, settle
 from omnigraph.write.violations import Violation, data_invalid, show_value
+from omnigraph.write.wording import Wording
 
 pc: Any = pyarrow.compute
 _TEXT = PropType(ScalarKind.STRING, nullable=True)
@@ -93,17 +94,17 @@ class TableReader:
     def _piece(self, batch: pa.RecordBatch) -> Piece:
         origin = Origin((SourcePart(0, self._part.name, self._part.order, self.records + 1),))
         self.records += batch.num_rows
-        describer = Describer(self._type, origin)
+        wording = Wording(self._type, origin)
         raw = RawRows(self._type, batch.num_rows)
         sources = {target: batch.column(name) for target, name in self._places.items()}
         for target, column in sources.items():
             if target in ENDS:
-                raw.ends[target] = self._end(target, column, describer, raw.findings)
+                raw.ends[target] = self._end(target, column, wording, raw.findings)
             elif target == "id":
-                raw.given_ids = self._read(target, _TEXT, column, describer, raw.findings)
+                raw.given_ids = self._read(target, _TEXT, column, wording, raw.findings)
             else:
                 kind = self._type.property(target).type
-                raw.columns[target] = self._read(target, kind, column, describer, raw.findings)
+                raw.columns[target] = self._read(target, kind, column, wording, raw.findings)
         return settle(
             raw,
             origin,
@@ -114,17 +115,17 @@ class TableReader:
         )
 
     def _read(
-        self, target: str, kind: PropType, column: pa.Array[Any], describer: Describer, findings: list[Finding]
+        self, target: str, kind: PropType, column: pa.Array[Any], wording: Wording, findings: list[Finding]
     ) -> pa.Array[Any]:
         try:
             taken, bad = self._reading(kind, column)
         except (WrongKind, pa.ArrowException) as error:
             raise self._wrong_kind(target, str(kind), column.type) from error
-        findings += [_finding(target, kind, column, each, describer) for each in bad]
+        findings += [_finding(target, kind, column, each, wording) for each in bad]
         array: pa.Array[Any] = taken
         return array
 
-    def _end(self, target: str, column: pa.Array[Any], describer: Describer, findings: list[Finding]) -> pa.Array[Any]:
+    def _end(self, target: str, column: pa.Array[Any], wording: Wording, findings: list[Finding]) -> pa.Array[Any]:
         assert isinstance(self._type, EdgeType)
         node = self._catalog.node(self._type.src_type if target == "src" else self._type.dst_type)
         member = ENDS[target]
@@ -134,7 +135,7 @@ class TableReader:
             if pa.types.is_null(column.type):
                 return pa.nulls(len(column), pa.utf8())
             if _is_text(column.type):
-                column = self._read(member, _TEXT, column, describer, findings)
+                column = self._read(member, _TEXT, column, wording, findings)
             return end_array(node, column)
         except (DataInvalid, pa.ArrowException) as error:
             raise self._wrong_kind(member, "String", column.type) from error
@@ -200,11 +201,11 @@ def _column_fault(code: str, message: str, name: str) -> Violation:
     return Violation(code, message, property=name[:80])
 
 
-def _finding(target: str, kind: PropType, column: pa.Array[Any], bad: BadRows, describer: Describer) -> Finding:
+def _finding(target: str, kind: PropType, column: pa.Array[Any], bad: BadRows, wording: Wording) -> Finding:
     def word(row: int) -> Violation:
         value = _cell(column, row)
         reason = f"expects {kind}, got {show_value(value)}: {bad.reason}"
-        return describer.violation(row, bad.code, reason, property=target, value=value, expected=str(kind))
+        return wording.row(row, bad.code, reason, property=target, value=value, expected=str(kind))
 
     return Finding(bad.rows, word, property=target)
 
@@ -241,11 +242,20 @@ def read_texts(kind: PropType, column: pa.Array[Any]) -> tuple[Any, list[BadRows
     """A column of texts, as CSV has it, in the property's kind. Lists and vectors are written as JSON arrays."""
     if kind.scalar is ScalarKind.STRING and not kind.is_list:
         return conform_column(kind, column)
-    taken, refused = build_column(kind, [_from_text(kind, text) for text in column.to_pylist()])
+    return _built(kind, [_from_text(kind, text) for text in column.to_pylist()])
+
+
+def _built(kind: PropType, values: Sequence[Any]) -> tuple[Any, list[BadRows]]:
+    taken, refused = build_column(kind, values)
     bad: dict[tuple[str, str], list[int]] = {}
     for row, refusal in refused.items():
         bad.setdefault((refusal.code, refusal.reason), []).append(row)
     return taken, [BadRows(np.array(rows, dtype=np.int64), code, reason) for (code, reason), rows in bad.items()]
+
+
+def read_json_texts(kind: PropType, column: pa.Array[Any]) -> tuple[Any, list[BadRows]]:
+    """A column of texts, each the JSON of its cell, in the property's kind: as strict as a record is read."""
+    return _built(kind, [None if text is None else json.loads(text) for text in column.to_pylist()])
 
 
 def _from_text(kind: PropType, text: str | None) -> Any:
