@@ -260,7 +260,7 @@ class _Branch:
             if one.state in (PUBLISHED, GONE) and key not in lost:
                 continue
             if one.state not in (PUBLISHED, GONE):
-                self.reports[key].conflicts += 1
+                self.reports[key].conflicts += key not in lost
                 why[key] = _WORDS.get(one.state, one.reason or one.state)
             again.append(key)
         return again
