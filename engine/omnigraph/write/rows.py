@@ -17,7 +17,7 @@ import pyarrow.compute
 
 from omnigraph.core.clock import Clock
 from omnigraph.core.errors import LimitExceeded
-from omnigraph.core.ids import bulk_ulids
+from omnigraph.core.ids import bulk_ulids, new_ulid
 from omnigraph.core.limits import Limits
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import EdgeType, NodeType, TableType
@@ -35,6 +35,8 @@ pc: Any = pyarrow.compute
 ENDS: Final = {"src": "from", "dst": "to"}
 # Rows of one piece: enough to be fast, little enough that a stream of pieces needs no memory to speak of.
 PIECE_ROWS: Final = 1 << 17
+# Making ids in bulk has a price of entry: about that of a few hundred made singly.
+_BULK_IDS_MIN: Final = 256
 
 
 @dataclass
@@ -164,18 +166,24 @@ def _identify(
         ids = one_array(derive_ids(declared, raw.columns), pa.utf8())
         findings += _disagreements(raw.given_ids, ids, wording)
     elif raw.given_ids is None or raw.given_ids.null_count == raw.count:
-        ids, minted = bulk_ulids(raw.count, clock), True
+        ids, minted = _fresh_ids(raw.count, clock), True
     else:
         ids = raw.given_ids
         if ids.null_count:
             minted = ids.is_null().to_numpy(zero_copy_only=False)
-            fresh = bulk_ulids(ids.null_count, clock)
+            fresh = _fresh_ids(ids.null_count, clock)
             ids = one_array(pc.replace_with_mask(ids, ids.is_null(), fresh), pa.utf8())
     if minted is not True:
         findings += _too_long("id", ids, wording, limits)
     for column_name, member in ENDS.items() if isinstance(declared, EdgeType) else ():
         findings += _too_long(member, raw.ends[column_name], wording, limits)
     return ids, minted, findings
+
+
+def _fresh_ids(count: int, clock: Clock | None) -> pa.Array[Any]:
+    if count < _BULK_IDS_MIN:
+        return pa.array([new_ulid(clock) for _ in range(count)], pa.utf8())
+    return bulk_ulids(count, clock)
 
 
 def _disagreements(given: pa.Array[Any] | None, ids: pa.Array[Any], wording: Wording) -> list[Finding]:
