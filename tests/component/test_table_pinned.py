@@ -198,7 +198,13 @@ def test_a_warm_look_up_reads_nothing_and_a_cold_one_reads_each_small_file_once(
     assert meter.snapshot().requests == 41
 
 
-def test_an_indexed_fragment_is_asked_through_its_index(tmp_path: Path) -> None:
+@pytest.fixture
+def large_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of some ten thousand rows count as large: smaller ones are read at once, indexed or not."""
+    monkeypatch.setattr("omnigraph.table.lookup._READ_ROWS_MAX", 10_000)
+
+
+def test_an_indexed_fragment_is_asked_through_its_index(tmp_path: Path, large_from_here: None) -> None:
     handle = create(tmp_path / "t.lance")
     handle, _ = append(handle, rows([f"k{k}" for k in range(50_000)]))
     handle.create_scalar_index("id", "BTREE")
@@ -209,6 +215,20 @@ def test_an_indexed_fragment_is_asked_through_its_index(tmp_path: Path) -> None:
     assert table.contains(pa.array(["k777", "new", "no"])).to_pylist() == [True, True, False]
     assert meter.snapshot().by_class["index"] > 0
     assert cache.bytes_held < 10_000  # the key column of the large fragment was not read
+
+
+def test_a_column_that_is_asked_for_often_is_held_in_the_end(tmp_path: Path, large_from_here: None) -> None:
+    handle = create(tmp_path / "t.lance")
+    handle, _ = append(handle, rows([f"k{k}" for k in range(20_000)]))
+    handle.create_scalar_index("id", "BTREE")
+    handle = lance.dataset(handle.uri)
+    cache = KeyCache()
+    table = pinned(handle, cache)
+    for k in range(20):
+        assert table.contains(pa.array([f"k{k}", "no"])).to_pylist() == [True, False]
+    meter = Meter()
+    assert pinned(handle, cache, meter=meter).contains(pa.array(["k19999", "no"])).to_pylist() == [True, False]
+    assert meter.snapshot().requests == 0
 
 
 def test_a_row_deleted_by_somebody_else_is_not_found_at_the_new_pin_and_still_at_the_old(tmp_path: Path) -> None:
@@ -265,7 +285,9 @@ def test_a_look_up_over_times_compares_instants(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 5, 200])
-def test_an_index_finds_every_row_of_a_value_that_many_rows_share(tmp_path: Path, count: int) -> None:
+def test_an_index_finds_every_row_of_a_value_that_many_rows_share(
+    tmp_path: Path, count: int, large_from_here: None
+) -> None:
     handle = create(tmp_path / "t.lance")
     handle, _ = append(handle, rows([f"k{k}" for k in range(30_000)]))
     handle.create_scalar_index("src", "BTREE")

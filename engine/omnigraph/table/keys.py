@@ -90,6 +90,7 @@ class KeyCache:
         self._layouts: OrderedDict[str, OrderedDict[int, Layout]] = OrderedDict()
         self._complete: dict[tuple[str, int, int], tuple[int, Large]] = {}
         self._loading: dict[str, threading.Lock] = {}
+        self._asked: dict[tuple[str, int], int] = {}
 
     @property
     def bytes_held(self) -> int:
@@ -134,6 +135,12 @@ class KeyCache:
         """Held while columns of a line are being read, so that two threads do not read the same files."""
         with self._lock:
             return self._loading.setdefault(line, threading.Lock())
+
+    def note_asked(self, line: str, field: int) -> int:
+        """Count a question to the index of a column; how many there were, this one included."""
+        with self._lock:
+            self._asked[line, field] = self._asked.get((line, field), 0) + 1
+            return self._asked[line, field]
 
     # --- own writes -------------------------------------------------------------------------------------------------
 

@@ -35,8 +35,12 @@ INDEX_VALUES_MAX = 512
 _SINGLE_QUESTIONS_MAX = 8
 """Up to here each value is a question of its own, side by side."""
 
-_UNINDEXED_ROWS_MAX = 10_000
-"""A covered fragment up to this size is read and kept anyway: one request, and none ever after."""
+_READ_ROWS_MAX = 200_000
+"""Covered fragments up to this size are read and kept anyway: the column comes in fewer requests and steps than a first
+walk through its index, and there are none ever after."""
+
+_ASKED_MAX = 8
+"""After so many questions to one index its column earns a place in the cache, if it takes a quarter of it at most."""
 
 _TEXT_BYTES = 40
 """Guess for a text key and its offset, before it has been read."""
@@ -193,7 +197,12 @@ class Lookup:
         if not covered or count > INDEX_VALUES_MAX:
             return []
         found = [fragment for fragment in absent if fragment.id in covered]
-        return found if sum(fragment.rows for fragment in found) > _UNINDEXED_ROWS_MAX else []
+        if sum(fragment.rows for fragment in found) <= _READ_ROWS_MAX:
+            return []
+        asked = self._cache.note_asked(self._line, self._layout.field(column))
+        if asked > _ASKED_MAX and self._estimate(column, found) <= self._cache.bytes_max // 4:
+            return []
+        return found
 
     def _estimate(self, column: str, fragments: list[Fragment]) -> int:
         kind = self._layout.schema.field(column).type
