@@ -43,12 +43,26 @@ def snapshot_at(engine: Engine, commit_id: str, *, branch: str = MAIN, meter: Me
     meter = meter or Meter()
     engine.ref_of(branch)
     current = engine.known(branch)
-    if current is None or current.state.in_tail(commit_id) is None:
+    row = None if current is None else _known_row(engine, current, commit_id, meter)
+    if row is None or current is None:
         current = read_current(engine, branch, meter=meter)
+        row = commit_row(engine, current, commit_id, meter)
     if current.state.head.commit_id == commit_id:
         return Snapshot(engine, branch, current)
-    row = commit_row(engine, current, commit_id, meter)
-    return Snapshot(engine, branch, _open(engine, current, row, meter))
+    return Snapshot(engine, branch, _open(engine, branch, current, row, meter))
+
+
+def _known_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> CommitRow | None:
+    """The commit's row in the history of a state that may be out of date: what is in a history stays in it.
+
+    An id that sorts before the tail is most likely in the archive, where a newer state has it as well; any other one that
+    is not in the tail is newer than the state.
+    """
+    tail = current.state.tail
+    row = current.state.in_tail(commit_id)
+    if row is None and tail and str(commit_id) < tail[0].commit_id:
+        row = engine.history.find(current, commit_id, meter=meter)
+    return row if isinstance(row, CommitRow) else None
 
 
 def commit_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> CommitRow:
@@ -66,13 +80,14 @@ def commit_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> C
     )
 
 
-def _open(engine: Engine, current: Held, row: CommitRow, meter: Meter) -> Held:
+def _open(engine: Engine, branch: str, current: Held, row: CommitRow, meter: Meter) -> Held:
     held = _try(engine, row, meter)
     found = held.state.head.commit_id if held is not None else None
-    boundary = current.state.head.boundary
+    boundary = 0
     if found != row.commit_id:
-        # Only now: what opens and says the right id needs no boundary.
-        boundary = engine.boundary.value(current.state.identity, repeated=boundary, meter=meter)
+        # Only now: what opens and says the right id needs neither the newest state nor the boundary.
+        current = read_current(engine, branch, meter=meter)
+        boundary = engine.boundary.value(current.state.identity, repeated=current.state.head.boundary, meter=meter)
     match judge(asked=row.commit_id, found=found, version=row.manifest_version, boundary=boundary):
         case Verdict.RECLAIMED:
             raise reclaimed(engine, current, row.commit_id, meter)
