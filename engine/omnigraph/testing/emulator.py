@@ -102,7 +102,9 @@ def one_change_at_a_time(application: Application) -> Application:
     turn = threading.Lock()
 
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] in _READING:
+        # A listing walks over all keys, and fails if one goes away under it.
+        lists = environ["REQUEST_METHOD"] == "GET" and "/" not in environ["PATH_INFO"].strip("/")
+        if environ["REQUEST_METHOD"] in _READING and not lists:
             return application(environ, start_response)
         with turn:
             return list(application(environ, start_response))
