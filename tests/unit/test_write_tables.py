@@ -258,6 +258,21 @@ def test_whatever_hands_out_an_arrow_stream_is_a_table() -> None:
         assert [row["id"] for row in rows(Batch(nodes={"Person": given}))] == ["a", "b"], type(given)
 
 
+def test_rows_of_mappings_take_what_records_take_and_none_of_their_members_is_lost() -> None:
+    given = read(
+        CATALOG, {"Person": [{"name": "a"}, {"name": "b", "born": "2024-01-01"}], "Has": [{"from": "a", "to": 7}]}
+    )
+    assert given.tables["node:Person"].rows["born"].to_pylist() == [None, dt.date(2024, 1, 1)]
+    assert given.tables["edge:Has"].rows["dst"].to_pylist() == ["7"]
+    bad = read(CATALOG, {"Person": [{"name": "a"}, {"name": "b", "nope": 1}], "Knows": [{"from": "a"}]})
+    assert [(v.code, v.record, v.type) for v in bad.malformed.shown] == [
+        ("endpoint-required", 1, "Knows"),
+        ("unknown-property", 2, "Person"),
+    ]
+    nothing = read(CATALOG, {"Person": []}, "overwrite")
+    assert nothing.tables["node:Person"].rows.num_rows == 0
+
+
 def test_names_of_types_are_checked() -> None:
     table = pa.table({"name": ["a"]})
     for source in (Batch(nodes={"Nobody": table}), Batch(edges={"Person": table}), {"../x": table}):

@@ -24,7 +24,7 @@ from omnigraph.write.files import Opener, expand, is_csv, open_bytes, open_table
 from omnigraph.write.jsonstream import read_values
 from omnigraph.write.records import RecordReader, take_lists
 from omnigraph.write.rejects import Rejects
-from omnigraph.write.rows import Piece
+from omnigraph.write.rows import ENDS, Piece
 from omnigraph.write.tables import TableReader, read_texts
 from omnigraph.write.violations import Violation, data_invalid, show_value
 
@@ -142,6 +142,8 @@ def _open_one(declared: TableType, given: Any, context: Context, order: int) -> 
         return TableStream(
             declared, lambda: _file_pieces(declared, places, given.columns, context, order)
         ), order + len(places)
+    if isinstance(given, list | tuple) and all(isinstance(one, Mapping) for one in given):
+        return TableStream(declared, lambda: _row_pieces(declared, given, context, order), True), order + 1
     batches, held = _batches(given, declared)
     reader = _reader(declared, context, None, order)
     # A table without rows still has columns, and they are checked.
@@ -176,18 +178,35 @@ def _batches(given: Any, declared: TableType) -> tuple[pa.RecordBatchReader, boo
         return pa.RecordBatchReader.from_batches(given.schema, [given]), True
     if isinstance(given, list | tuple) and given and all(isinstance(one, pa.RecordBatch) for one in given):
         return pa.RecordBatchReader.from_batches(given[0].schema, given), True
-    if isinstance(given, list | tuple) and all(isinstance(one, Mapping) for one in given):
-        return _from_mappings(given, declared)
     if hasattr(given, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(given), False
     raise InvalidInput(f"not a table of {declared.name}: {type(given).__name__}")
 
 
-def _from_mappings(given: Any, declared: TableType) -> tuple[pa.RecordBatchReader, bool]:
-    try:
-        return pa.Table.from_pylist([dict(row) for row in given]).to_reader(), True
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidInput(f"not a table of {declared.name}: {str(error)[:200]}") from error
+def _row_pieces(
+    declared: TableType, rows: Iterable[Mapping[str, Any]], context: Context, order: int
+) -> Iterator[Piece]:
+    """Rows as Python mappings take the values that records take."""
+    made: list[Piece] = []
+    reader = RecordReader(
+        context.catalog,
+        context.limits,
+        context.clock,
+        context.rejects,
+        lambda _, piece: made.append(piece),
+        order=order,
+    )
+    for taken in take_lists(rows):
+        reader.feed([_as_record(declared, row) for row in taken])
+        yield from made
+        made.clear()
+
+
+def _as_record(declared: TableType, row: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(declared, EdgeType):
+        return {"type": declared.name, "data": dict(row)}
+    ends = {member: row[member] for member in ENDS.values() if member in row}
+    return {"edge": declared.name, **ends, "data": {name: value for name, value in row.items() if name not in ends}}
 
 
 def _safely(batches: Iterable[pa.RecordBatch], declared: TableType) -> Iterator[pa.RecordBatch]:
