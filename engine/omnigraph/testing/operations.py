@@ -192,3 +192,5 @@ register(Operation("init", frozenset({"init"}), _nothing, _create, widths=(4,), 
 register(Operation("append", frozenset({"load:append"}), _seeded, _append))
 register(Operation("overwrite", frozenset({"load:overwrite"}), _seeded, _overwrite))
 register(Operation("compensation", frozenset(), _seeded, _append_displaced, widths=(1, 2)))
+
+from omnigraph.testing import mutation_operations as mutation_operations  # noqa: E402 - registers drivers of its own
