@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -176,3 +177,24 @@ def test_committed_endpoints_are_asked_for_once_and_can_be_asked_again_elsewhere
     assert sum(what == "contains" for what, _ in view.asked) <= 2
     assert stream.still_fits(view)
     assert not stream.still_fits(committed(CATALOG, [person("a")]))
+
+
+def test_what_stays_of_a_stream_is_its_key_columns(tmp_path: Path) -> None:
+    """Batches of a message share its memory: one key column kept would keep the rest."""
+    wide = "x" * 10_000
+    table = pa.table(
+        {"name": [f"p{i}" for i in range(2_000)], "mail": [f"m{i}" for i in range(2_000)], "zip": [wide] * 2_000}
+    )
+    catalog = catalog_of("node Person { name: String @key  mail: String? @unique  zip: String? }")
+    path = str(tmp_path / "people.arrows")
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
+    source = pa.ipc.open_stream(pa.OSFile(path))
+    stream = StreamedAppend(Batch(nodes={"Person": source}), catalog, MemoryView(catalog))
+    before = pa.total_allocated_bytes()
+    most = 0
+    for drawn in stream.batches("node:Person"):
+        del drawn
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert stream.finish().ok
+    assert most < 6_000_000, "twenty messages of a megabyte each went by"

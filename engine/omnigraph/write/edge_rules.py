@@ -16,7 +16,7 @@ import pyarrow.compute
 
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.write import violations as v
-from omnigraph.write.arrays import positions
+from omnigraph.write.arrays import own_copy, positions
 from omnigraph.write.blocks import Block
 from omnigraph.write.changes import Mode, PinnedView, RowIndex
 from omnigraph.write.committed import committed_rows, distinct, without
@@ -147,7 +147,7 @@ class CardinalityRule:
     def feed(self, block: Block) -> None:
         self._wording = block.wording
         self._starts.append(block.first_row)
-        self._arrays.append(block.batch.column("src"))
+        self._arrays.append(own_copy(block.batch.column("src")))
         self._firsts.append(self._sources.add(self._arrays[-1]))
 
     def ask(self, view: PinnedView, presence: NodePresence) -> Iterator[Finding | Loose]:

@@ -16,7 +16,7 @@ import pyarrow.compute
 
 from omnigraph.schema.catalog import EdgeType, NodeType, PropType, ScalarKind, TableType
 from omnigraph.write import violations as v
-from omnigraph.write.arrays import positions
+from omnigraph.write.arrays import own_copy, positions
 from omnigraph.write.blocks import Block
 from omnigraph.write.changes import Mode, PinnedView, RowIndex
 from omnigraph.write.committed import committed_rows, distinct, without
@@ -180,7 +180,7 @@ class UniqueRule:
             yield self._unkeyable(block, at + block.first_row)
             return
         self._starts.append(len(self._keyed.keys))
-        self._columns.append(columns)
+        self._columns.append([own_copy(column) for column in columns])
         mine, firsts = self._keyed.add(block, rows, columns)
         again = firsts != mine
         if again.any():
