@@ -6,17 +6,19 @@ clients that go straight to the store.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from omnigraph.commit.engine import MAIN
+from omnigraph.commit.heal import heal
 from omnigraph.commit.outcome import LANDED, PENDING, find_outcome
 from omnigraph.commit.recover import recover_all
 from omnigraph.core import failpoints
@@ -27,9 +29,12 @@ from omnigraph.testing.content import Content, content_of, faults_of, leftovers_
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import ANY, CATALOGUE, MUTATING, FaultProxy, Rule, kill
 from omnigraph.testing.operations import OPERATIONS, Operation, append, create, keys_of, opened, recover
+from omnigraph.upkeep.verify import RUBBISH, verify
 
 CHILD_S = 120.0  # no write takes longer, its own deadline of 60 s and four graces included
 LOSSES = ("request", "answer")
+READABLE = ("before", "after", "same")  # how a graph may read; "same" where the operation preserves content
+SECOND_CUTS_MAX = 60  # no recovery has so many places; a bound on what would be a defect of the matrix
 
 
 @dataclass(frozen=True)
@@ -58,10 +63,13 @@ class Cell:
 
 @dataclass
 class Verdict:
+    """What became of one cell. A cell without findings is a proof of one more place."""
+
     cell: Cell
     ended: str = ""  # what the interrupted process said last; "killed" where it could not
     was: str = ""  # what durable state showed before recovery: before, after
     now: str = ""  # ... and after it
+    second_ended: str = ""  # what the interrupted recovery said
     findings: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -152,6 +160,16 @@ class Matrix:
         for place in self._passed[(name, width)]:
             yield Cell(name, width, "local", place, "raise")
 
+    def double(self, cell: Cell) -> Iterator[Verdict]:
+        """The cell, and then its recovery killed as well: at every place that the recovery has."""
+        for what in ("kill",) if cell.store == "local" else LOSSES:
+            for ordinal in itertools.count(1):
+                cut = f"*:{ordinal}" if cell.store == "local" else str(ordinal)
+                verdict = self.run(replace(cell, second=f"{cut}~{what}"))
+                yield verdict
+                if verdict.second_ended != "killed" or ordinal >= SECOND_CUTS_MAX:
+                    break
+
     # --- one cell -----------------------------------------------------------------------------------------------------
 
     def run(self, cell: Cell) -> Verdict:
@@ -218,19 +236,22 @@ class Matrix:
         verdict: Verdict,
     ) -> None:
         def name_of(content: Content | None) -> str:
+            if before == after == content:
+                return "same"
             return "before" if content == before else "after" if content == after else f"neither: {content}"
 
         with opened(root) as engine:
             verdict.was = name_of(content_of(engine))
-            promised = None if verdict.was == "neither" else _promise(engine, said, verdict)
+            promised = _promise(engine, said, verdict) if verdict.was in ("before", "after") else None
         if cell.second:
             cut, _, what = cell.second.partition("~")
-            self._interrupt(cell, "recovery", root, cut, what)
+            told = self._interrupt(cell, "recovery", root, cut, what)
+            verdict.second_ended = told[0] if told else "killed"
         if not operation.creates_graph or verdict.was == "after":
             recover(root)
         with opened(root) as engine:
             verdict.now = name_of(content_of(engine))
-        if verdict.was not in ("before", "after") or verdict.now not in ("before", "after"):
+        if verdict.was not in READABLE or verdict.now not in READABLE:
             verdict.findings.append(f"half a write is visible: {verdict.was} recovery, {verdict.now} after it")
             return
         if verdict.was == "after" and verdict.now != "after":
@@ -238,19 +259,19 @@ class Matrix:
         if promised is not None and verdict.now != promised:
             verdict.findings.append(f"the caller was told {said}, and the graph reads as {verdict.now}")
         if operation.creates_graph and verdict.now == "before":
-            create(root)
+            create(root, cell.width)
         self._check_rest(root, cell, verdict)
 
     def _check_rest(self, root: str, cell: Cell, verdict: Verdict) -> None:
         with opened(root) as engine:
             engine.latest(MAIN)
-            verdict.findings.extend(faults_of(engine))
-            verdict.findings.extend(f"left over: {key}" for key in leftovers_of(engine))
+            left = leftovers_of(engine, OPERATIONS[cell.operation].leaves)
+            verdict.findings.extend(f"left over: {key}" for key in left)
             version = engine.latest(MAIN).version
-            again = recover_all(engine, meter=Meter(), beyond_grace=True)
+            again = [*recover_all(engine, meter=Meter(), beyond_grace=True), *heal(engine, MAIN, meter=Meter())]
             if again or engine.latest(MAIN).version != version:
                 verdict.findings.append(f"a second recovery still found work: {again}")
-        with opened(root) as engine:
+            # The next write tells of drift, and what is checked after it was there before it.
             held = engine.latest(MAIN)
             wrote = append(engine, keys_of(cell.width), ["next"]).row
             now = engine.latest(MAIN).state
@@ -258,6 +279,9 @@ class Matrix:
             if wrote is None or now.version != held.version + 1 or set(moved.values()) != {1}:
                 verdict.findings.append(f"the next write had to work around something: {moved}")
             verdict.findings.extend(faults_of(engine))
+            verdict.findings.extend(
+                problem.message for problem in verify(engine).problems if problem.severity != RUBBISH
+            )
 
 
 def _promise(engine: Any, said: tuple[Any, ...], verdict: Verdict) -> str | None:

@@ -38,7 +38,9 @@ class Child:
         server = _server()
         self._said: Connection
         self._said, theirs = server.Pipe(duplex=False)
-        self._process = server.Process(target=_run, args=(theirs, dict(env or {}), call, args), daemon=True)
+        # The fork server's environment is that of its start; how to reach a store is a matter of now.
+        reach = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        self._process = server.Process(target=_run, args=(theirs, {**reach, **(env or {})}, call, args), daemon=True)
         self._process.start()
         theirs.close()
 

@@ -152,10 +152,10 @@ _ALLOWED = ("__manifest/", "__boundary/", "nodes/", "edges/", "_graph_commit_rec
 _ALLOWED_FILES = ("__probe",)
 
 
-def leftovers_of(engine: Engine) -> list[str]:
+def leftovers_of(engine: Engine, also: tuple[str, ...] = ()) -> list[str]:
     """Objects that no rule allows after an interrupted write was recovered: intents, staging records, strays."""
     return [
         entry.key
         for entry in engine.store.list("")
-        if not entry.key.startswith(_ALLOWED) and entry.key not in _ALLOWED_FILES
+        if not entry.key.startswith((*_ALLOWED, *also)) and entry.key not in _ALLOWED_FILES
     ]

@@ -14,11 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph import graph as graphs
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.genesis import create_graph
 from omnigraph.commit.plan import Counts
-from omnigraph.commit.recover import recover_all
 from omnigraph.commit.run import Action, Outcome, Prepared, Request, run
 from omnigraph.commit.txn import Txn, open_txn
 from omnigraph.core import failpoints
@@ -31,7 +31,10 @@ from omnigraph.store import open_store
 from omnigraph.table.dataset import TableRef
 
 TYPES = ("T1", "T2", "T3", "T4")
-SCHEMA = "".join(f"node {name} {{ name: String @key n: I32? }}\n" for name in TYPES)
+
+
+def schema_of(width: int = len(TYPES)) -> str:
+    return "".join(f"node {name} {{ name: String @key n: I32? }}\n" for name in TYPES[:width])
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Operation:
     act: Callable[[str, int], str | None]
     widths: tuple[int, ...] = (1, 2, 4)
     creates_graph: bool = False
+    leaves: tuple[str, ...] = ()  # what else may lie about afterwards: prefixes of keys
 
 
 OPERATIONS: dict[str, Operation] = {}
@@ -68,7 +72,9 @@ def opened(root: str) -> Iterator[Engine]:
         engine.close()
 
 
-def create(root: str, source: str = SCHEMA) -> None:
+def create(root: str, width: int = len(TYPES)) -> None:
+    """A graph of the first ``width`` node types, without rows."""
+    source = schema_of(width)
     with opened(root) as engine:
         catalog = parse_schema(source, mint=new_ulid)
         row = SchemaRow(source, canonical_text(catalog), catalog.hash)
@@ -149,9 +155,9 @@ def displace(engine: Engine, key: str) -> None:
 
 
 def _seeded(root: str, width: int) -> None:
-    create(root)
+    create(root, width)
     with opened(root) as engine:
-        append(engine, keys_of(len(TYPES)), ["first", "second"], actor="seed")
+        append(engine, keys_of(width), ["first", "second"], actor="seed")
 
 
 def _nothing(root: str, width: int) -> None:
@@ -159,7 +165,7 @@ def _nothing(root: str, width: int) -> None:
 
 
 def _create(root: str, width: int) -> str | None:
-    create(root)
+    create(root, width)
     return None
 
 
@@ -182,15 +188,17 @@ def _append_displaced(root: str, width: int) -> str | None:
 
 def recover(root: str, width: int = 0) -> str | None:
     """Recovery by a process that takes every owner for gone."""
-    with opened(root) as engine:
-        engine.latest(MAIN)
-        recover_all(engine, meter=Meter(), beyond_grace=True)
+    with graphs.open(root) as graph:
+        graph.recover(grace_s=0)
     return None
 
 
-register(Operation("init", frozenset({"init"}), _nothing, _create, widths=(4,), creates_graph=True))
-register(Operation("append", frozenset({"load:append"}), _seeded, _append))
-register(Operation("overwrite", frozenset({"load:overwrite"}), _seeded, _overwrite))
+register(Operation("init", frozenset({"init"}), _nothing, _create, creates_graph=True))
+register(Operation("append", frozenset(), _seeded, _append))
+register(Operation("overwrite", frozenset(), _seeded, _overwrite))
 register(Operation("compensation", frozenset(), _seeded, _append_displaced, widths=(1, 2)))
 
-from omnigraph.testing import mutation_operations as mutation_operations  # noqa: E402 - registers drivers of its own
+# Each registers drivers of its own.
+from omnigraph.testing import load_operations as load_operations  # noqa: E402
+from omnigraph.testing import mutation_operations as mutation_operations  # noqa: E402
+from omnigraph.testing import upkeep_operations as upkeep_operations  # noqa: E402

@@ -1,0 +1,95 @@
+"""Loads as drivers of the crash matrix: every mode, nodes with edges, and bytes that were staged by others.
+
+Imported by ``operations``, which owns the registry.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from lance.fragment import write_fragments
+
+from omnigraph import graph as graphs
+from omnigraph.schema import table_schema
+from omnigraph.testing.operations import TYPES, Operation, register, schema_of
+from omnigraph.write.staged import StagingTxn
+
+_OPEN: dict[str, Any] = {"actor": "writer"}
+
+
+def _records(width: int, *rows: tuple[str, int]) -> list[dict[str, Any]]:
+    return [{"type": name, "data": {"name": key, "n": n}} for name in TYPES[:width] for key, n in rows]
+
+
+def _seeded(root: str, width: int) -> None:
+    with graphs.init(root, schema_of(width), actor="creator") as graph:
+        graph.load(_records(width, ("first", 1), ("second", 2)), mode="append")
+
+
+def _linked(root: str, width: int) -> None:
+    """``width`` tables in all, the last of them edges between the rows of the first."""
+    schema = schema_of(max(1, width - 1)) + "edge L: T1 -> T1 { n: I32? }\n"
+    with graphs.init(root, schema, actor="creator") as graph:
+        graph.load(_records(max(1, width - 1), ("first", 1), ("second", 2)), mode="append")
+
+
+def _load(root: str, mode: str, records: list[dict[str, Any]]) -> str | None:
+    with graphs.open(root, **_OPEN) as graph:
+        commit_id: str | None = graph.load(records, mode=mode).commit_id
+        return commit_id
+
+
+def _append(root: str, width: int) -> str | None:
+    return _load(root, "append", _records(width, ("a", 3), ("b", 4)))
+
+
+def _merge(root: str, width: int) -> str | None:
+    """A row that changes, one that does not, one that is new."""
+    return _load(root, "merge", _records(width, ("first", 9), ("second", 2), ("c", 5)))
+
+
+def _overwrite(root: str, width: int) -> str | None:
+    return _load(root, "overwrite", _records(width, ("x", 6)))
+
+
+def _append_edges(root: str, width: int) -> str | None:
+    links = [{"edge": "L", "from": "first", "to": "second"}, {"edge": "L", "from": "a", "to": "first"}]
+    return _load(root, "append", [*_records(max(1, width - 1), ("a", 3)), *links])
+
+
+def _stage(graph: graphs.Graph, txn: StagingTxn, width: int) -> None:
+    for name in TYPES[:width]:
+        table = txn.table(name)
+        rows: dict[str, Any] = {"id": ["s1", "s2"], "n": [1, 2], "name": ["s1", "s2"]}
+        schema = table_schema(graph.catalog.node(name))
+        data = pa.table({column: rows[column] for column in schema.names}, schema=schema)
+        options = graph._open_engine().store.lance_options()
+        txn.add(table.describe(write_fragments(data, table.uri, storage_options=options), "append"))
+
+
+def _staged(root: str, width: int) -> str | None:
+    with graphs.open(root, **_OPEN) as graph:
+        txn = graph.begin()
+        _stage(graph, txn, width)
+        commit_id: str | None = txn.load_staged(mode="append").commit_id
+        return commit_id
+
+
+def _abandoned(root: str, width: int) -> str | None:
+    """Bytes are staged and given up: nothing of the graph changes."""
+    with graphs.open(root, **_OPEN) as graph:
+        txn = graph.begin()
+        _stage(graph, txn, width)
+        txn.abort()
+    return None
+
+
+register(Operation("load-append", frozenset({"load:append"}), _seeded, _append))
+register(Operation("load-merge", frozenset({"load:merge"}), _seeded, _merge))
+register(Operation("load-overwrite", frozenset({"load:overwrite"}), _seeded, _overwrite))
+register(Operation("load-edges", frozenset({"load:append"}), _linked, _append_edges, widths=(2, 4)))
+register(
+    Operation("staged-append", frozenset({"begin", "load_staged"}), _seeded, _staged, (1, 2), leaves=("__staging/",))
+)
+register(Operation("staged-abort", frozenset({"begin", "abort"}), _seeded, _abandoned, (1,), leaves=("__staging/",)))

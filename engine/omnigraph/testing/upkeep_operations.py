@@ -1,0 +1,70 @@
+"""Upkeep and exclusive use as drivers of the crash matrix: what they change is not content.
+
+Imported by ``operations``, which owns the registry.
+"""
+
+from __future__ import annotations
+
+from omnigraph import graph as graphs
+from omnigraph.testing.operations import Operation, append, create, displace, keys_of, opened, register
+
+PARTS = 4  # small appends to each table: something for an optimisation to do
+HISTORY = 70  # commits beyond a first roll of the tail, in which the archive grows
+
+
+def _in_parts(root: str, width: int) -> None:
+    create(root, width)
+    with opened(root) as engine:
+        for number in range(PARTS):
+            append(engine, keys_of(width), [f"part{number}", f"more{number}"], actor="seed")
+
+
+def _with_strays(root: str, width: int) -> None:
+    _in_parts(root, width)
+    with opened(root) as engine:
+        for key in keys_of(width):
+            displace(engine, key)
+
+
+def _long(root: str, width: int) -> None:
+    create(root, width)
+    with opened(root) as engine:
+        for number in range(128 + HISTORY):
+            append(engine, keys_of(width)[:1], [f"row{number}"], actor="seed")
+
+
+def _optimize(root: str, width: int) -> str | None:
+    with graphs.open(root, actor="keeper") as graph:
+        graph.optimize()
+    return None
+
+
+def _index(root: str, width: int) -> str | None:
+    with graphs.open(root, actor="keeper") as graph:
+        graph.ensure_indices()
+    return None
+
+
+def _repair(root: str, width: int) -> str | None:
+    with graphs.open(root, actor="keeper") as graph:
+        graph.repair(confirm=True)
+    return None
+
+
+def _recover(root: str, width: int) -> str | None:
+    with graphs.open(root, actor="keeper") as graph:
+        graph.recover(grace_s=0)
+    return None
+
+
+def _compact_manifest(root: str, width: int) -> str | None:
+    with graphs.open(root, actor="keeper") as graph:
+        graph.compact_manifest(fragments_max=1)
+    return None
+
+
+register(Operation("optimize", frozenset({"optimize"}), _in_parts, _optimize, widths=(1, 2)))
+register(Operation("ensure-indices", frozenset({"ensure_indices"}), _in_parts, _index, widths=(1, 2)))
+register(Operation("repair", frozenset({"repair"}), _with_strays, _repair, widths=(1, 2)))
+register(Operation("recover", frozenset({"recover"}), _with_strays, _recover, widths=(1, 2)))
+register(Operation("compact-manifest", frozenset({"compact_manifest"}), _long, _compact_manifest, widths=(1,)))

@@ -1,0 +1,38 @@
+"""Cells run on a local disk and on an emulated store, each on a graph of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from omnigraph.testing.cells import Matrix, Verdict
+from omnigraph.testing.emulator import S3Emulator, environment
+
+
+@pytest.fixture(scope="session")
+def _matrix(s3_emulator: S3Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Matrix]:
+    with Matrix(s3_emulator, Path(tmp_path_factory.mktemp("cells"))) as matrix:
+        yield matrix
+
+
+@pytest.fixture
+def matrix(_matrix: Matrix, s3_emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch) -> Matrix:
+    for name, value in environment(s3_emulator.endpoint).items():
+        monkeypatch.setenv(name, value)
+    return _matrix
+
+
+@pytest.fixture
+def all_clean() -> Callable[[Iterable[Verdict]], list[Verdict]]:
+    """Asserts that no cell has a finding; a failure names the line that repeats it."""
+
+    def judge(verdicts: Iterable[Verdict]) -> list[Verdict]:
+        seen = list(verdicts)
+        bad = [f"{'; '.join(v.findings)}\n    repeat with: ./run crash {v.cell}" for v in seen if v.findings]
+        assert not bad, "\n" + "\n".join(bad)
+        assert seen, "no cell was run"
+        return seen
+
+    return judge

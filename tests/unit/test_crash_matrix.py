@@ -1,0 +1,43 @@
+"""Every public door through which something is written has a driver in the crash and fault matrices."""
+
+from __future__ import annotations
+
+import inspect
+
+from omnigraph import graph as graphs
+from omnigraph.testing.cells import Cell
+from omnigraph.testing.operations import OPERATIONS
+from omnigraph.write.changes import MODES
+from omnigraph.write.staged import StagingTxn
+
+READING = {
+    "catalog", "check", "close", "commit", "commits", "export", "intents", "outcome", "probe", "snapshot",
+    "status", "storage_version", "uri", "verify",
+    # plans compute and touch nothing
+    "plan_cleanup", "plan_compaction", "plan_schema",
+}  # fmt: skip
+STAGING_READS = {"add", "base", "branch", "id", "staged", "table"}
+
+
+def doors() -> set[str]:
+    """What the façade offers: a new method is a write until it is said here that it reads."""
+    found = {"init"}
+    for name, _ in inspect.getmembers(graphs.Graph):
+        if not name.startswith("_") and name not in READING:
+            found |= {f"load:{mode}" for mode in MODES} if name == "load" else {name}
+    found |= {name for name, _ in inspect.getmembers(StagingTxn) if not name.startswith("_")} - STAGING_READS
+    return found
+
+
+def test_every_write_of_the_project_is_in_the_matrix() -> None:
+    covered = {entry for operation in OPERATIONS.values() for entry in operation.entries}
+    assert doors() - covered == set(), "register a driver in omnigraph.testing"
+    assert covered - doors() == set(), "a driver for something that does not exist"
+
+
+def test_a_cell_is_named_by_a_text_that_reads_back() -> None:
+    for cell in (
+        Cell("append", 2, "s3", "7", "answer"),
+        Cell("init", 4, "local", "store.create:1", "kill", "*:3~kill"),
+    ):
+        assert Cell.parse(str(cell)) == cell
