@@ -331,3 +331,39 @@ def test_a_closed_graph_says_so(local: og.Graph) -> None:
     other.close()
     with pytest.raises(og.errors.InvalidInput):
         other.snapshot()
+
+
+def test_an_exclusive_owner_fences_everybody_else(any_root: str) -> None:
+    uri = f"{any_root}/graph"
+    with og.init(uri, SCHEMA) as first, og.open(uri, exclusive=True) as owner:
+        owner.load([ANN], mode="append")
+        with pytest.raises(og.errors.WriterFenced) as fenced:
+            first.load([BOB], mode="append")
+        assert fenced.value.owner and fenced.value.epoch == 1
+        assert first.snapshot().count("Person") == 1
+        with og.open(uri, exclusive=True) as next_owner:
+            with pytest.raises(og.errors.WriterFenced):
+                owner.load([BOB], mode="append")
+            next_owner.load([BOB], mode="append")
+        first.load([KNOWS], mode="append")
+        owner.close()
+        first.load([KNOWS], mode="append")
+
+
+def test_a_plan_made_before_somebody_took_over_is_fenced(local: og.Graph) -> None:
+    from omnigraph.commit import exclusive
+    from omnigraph.core import failpoints
+    from omnigraph.core.meter import Meter
+
+    other = og.open(local.uri)
+
+    def take_over(**_: Any) -> None:
+        failpoints.disarm("publish.before_swap")
+        exclusive.claim(other._engine, Meter())
+
+    with failpoints.armed("publish.before_swap", take_over), pytest.raises(og.errors.WriterFenced):
+        local.load([ANN], mode="append")
+    assert local.snapshot().count("Person") == 0
+    exclusive.release(other._engine, Meter())
+    local.load([ANN], mode="append")
+    other.close()

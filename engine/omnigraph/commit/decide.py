@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from omnigraph.commit.plan import PublishPlan
-from omnigraph.manifest.rows import AbortRow, CommitRow, HistoryRow
+from omnigraph.commit.plan import Owner, PublishPlan
+from omnigraph.manifest.rows import AbortRow, CommitRow, Head, HistoryRow
 from omnigraph.manifest.state import State
 
 # --- may this plan be published on this state? --------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def check_publish(state: State, plan: PublishPlan, *, own: HistoryRow | None, ke
         return PublishCheck(Check.KEY_TAKEN, row=keyed)
     if plan.commit.expect_head is not None and state.head.commit_id != plan.commit.expect_head:
         return PublishCheck(Check.HEAD_MOVED)
-    if state.head.owner is not None and state.head.owner != plan.owner.token:
+    if is_fenced(state.head, plan.owner, plan.base.epoch):
         return PublishCheck(Check.FENCED)
     if state.head.mark != plan.base.mark:
         return PublishCheck(Check.MARK_MOVED)
@@ -76,6 +76,12 @@ def check_publish(state: State, plan: PublishPlan, *, own: HistoryRow | None, ke
     if read:
         return PublishCheck(Check.READ_MOVED, read)
     return PublishCheck(Check.GO)
+
+
+def is_fenced(head: Head, owner: Owner, epoch: int) -> bool:
+    """Whether somebody else uses the graph exclusively. A plan made before the same process took it over is fenced too:
+    it belongs to another of its handles."""
+    return head.owner is not None and (head.owner.partition("#")[0] != owner.token or head.epoch != epoch)
 
 
 def moved_writes(state: State, plan: PublishPlan) -> tuple[Moved, ...]:

@@ -63,6 +63,7 @@ class Engine:
         self.keys = KeyCache() if key_cache_bytes is None else KeyCache(key_cache_bytes)
         self.manners = Manners(clock)
         self.owner = this_process()
+        self.exclusive_token: str | None = None  # what the head row says while this handle uses the graph exclusively
         self.locks = TableLocks()
         self._pool = ThreadPoolExecutor(max_workers=POOL_THREADS, thread_name_prefix="omnigraph")
         self._known_lock = threading.Lock()

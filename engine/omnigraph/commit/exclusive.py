@@ -11,7 +11,7 @@ from dataclasses import replace
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.publish import ATTEMPTS_MAX
 from omnigraph.core.errors import Conflict
-from omnigraph.core.ids import new_uuid
+from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Head
 from omnigraph.manifest.state import Change
@@ -20,14 +20,21 @@ from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
 
 def claim(engine: Engine, meter: Meter) -> Held:
     """Become the owner, whoever was it before: asking for exclusive use is the explicit way to take over."""
-    return _swap_head(engine, lambda head: replace(head, epoch=head.epoch + 1, owner=engine.owner.token), meter)
+    token = f"{engine.owner.token}#{new_ulid(engine.clock)}"
+    held = _swap_head(engine, lambda head: _claimed(head, token), meter)
+    engine.exclusive_token = token
+    return held
 
 
 def release(engine: Engine, meter: Meter) -> None:
-    """Clear the owner if it is still this process. Whoever took over meanwhile stays."""
-    held = engine.latest(MAIN, meter)
-    if held.state.head.owner == engine.owner.token:
-        _swap_head(engine, lambda head: _cleared(head, engine.owner.token), meter)
+    """Clear the owner if it is still this handle. Whoever took over meanwhile stays."""
+    token, engine.exclusive_token = engine.exclusive_token, None
+    if token is not None and engine.latest(MAIN, meter).state.head.owner == token:
+        _swap_head(engine, lambda head: _cleared(head, token), meter)
+
+
+def _claimed(head: Head, token: str) -> Head:
+    return head if head.owner == token else replace(head, epoch=head.epoch + 1, owner=token)
 
 
 def _cleared(head: Head, token: str) -> Head:

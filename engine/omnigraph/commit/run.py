@@ -154,7 +154,7 @@ def _early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:
         if row is not None:
             return Outcome(row, replayed=True)
     head = txn.state.head
-    if head.owner is not None and head.owner != engine.owner.token:
+    if head.owner is not None and head.owner != engine.exclusive_token:
         if not still_newest(txn):
             return None
         raise WriterFenced(f"the graph is used exclusively by {head.owner}", owner=head.owner, epoch=head.epoch)
