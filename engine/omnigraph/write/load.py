@@ -184,7 +184,7 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     options.check()
     engine.ref_of(options.branch)
     meter = Meter()
-    known = _replay(engine, options, meter)
+    known = replay(engine, options, meter)
     if known is not None:
         return known
     if options.mode == "append" and options.on_bad_row == "fail" and has_readers(source):
@@ -258,7 +258,7 @@ def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
     )
 
 
-def _replay(engine: Engine, options: LoadOptions, meter: Meter) -> Receipt | None:
+def replay(engine: Engine, options: LoadOptions, meter: Meter) -> Receipt | None:
     """A known key is answered before the source is even opened: it may be gone by now."""
     if options.idempotency_key is None:
         return None

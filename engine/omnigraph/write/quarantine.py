@@ -12,7 +12,7 @@ no JSON. Loading such a file reads the records and ignores the reasons: correct 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
@@ -94,6 +94,7 @@ class Sifted:
 @dataclass
 class _Sieve:
     changes: dict[str, TypeChange]
+    record: Callable[[TypeChange, int], Any]
     rejected: list[Rejected] = field(default_factory=list)
 
     def drop(self, judged: Iterable[Judged]) -> int:
@@ -107,7 +108,7 @@ class _Sieve:
             findings = by_table[key]
             change = self.changes[key]
             bad = np.unique(np.concatenate([finding.all_rows() for finding in findings]))
-            self.rejected += collect_rejected(findings, bad, partial(_record, change))
+            self.rejected += collect_rejected(findings, bad, partial(self.record, change))
             keep = np.ones(change.rows.num_rows, dtype=np.bool_)
             keep[bad] = False
             self.changes[key] = change.take(np.flatnonzero(keep))
@@ -122,15 +123,18 @@ def sift(
     *,
     rejected: Iterable[Rejected] = (),
     limits: Limits = DEFAULT_LIMITS,
+    record: Callable[[TypeChange, int], Any] | None = None,
+    values: bool = True,
 ) -> Sifted:
-    """Take out bad rows until the rest stands. ``rejected``: what the reader has set aside already.
+    """Take out bad rows until the rest stands. ``rejected``: what the reader has set aside already. ``record``: what stands
+    for a row that leaves, where the change does not hold it whole. ``values``: whether rows are looked at by themselves.
 
     Ends, because every round but the last takes at least one row.
     """
     recording = RecordingView(view)
-    sieve = _Sieve({change.table_key: change for change in changes}, list(rejected))
+    sieve = _Sieve({change.table_key: change for change in changes}, record or row_as_record, list(rejected))
     while True:
-        evaluation = Evaluation(sieve.changes.values(), catalog, limits)
+        evaluation = Evaluation(sieve.changes.values(), catalog, limits, values=values)
         local = list(evaluation.local())
         first = [one for one in local if one.code in _LOCAL_VALUES] or local
         if sieve.drop(first):
@@ -157,7 +161,8 @@ def _verdict(found: Iterable[Judged], reads: set[str]) -> Verdict:
     return Verdict(log.shown, log.total, (), frozenset(reads))
 
 
-def _record(change: TypeChange, row: int) -> dict[str, Any]:
+def row_as_record(change: TypeChange, row: int) -> dict[str, Any]:
+    """A row of a change as the record that would load it."""
     values: dict[str, Any] = {name: change.rows.column(name)[row].as_py() for name in change.rows.column_names}
     minted = change.minted if isinstance(change.minted, bool) else bool(change.minted[row])
     if minted or getattr(change.type, "key", None) is not None:

@@ -10,7 +10,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -28,11 +29,15 @@ from omnigraph.schema import table_schema
 from omnigraph.table import staged as fragments_
 from omnigraph.table.dataset import TableRef
 from omnigraph.write.changes import Mode, TypeChange
-from omnigraph.write.load import CheckReport, LoadOptions, receipt
+from omnigraph.write.load import CheckReport, LoadOptions, receipt, replay
+from omnigraph.write.part import StagedPart, Threads, Workers
 from omnigraph.write.receipt import Receipt, RejectedRows
 from omnigraph.write.staging import Record, Records, StagedFile, StagedFragments, record_table
 from omnigraph.write.streamed_load import as_declared, judge_staged
 from omnigraph.write.validate import Verdict, validate
+
+if TYPE_CHECKING:
+    from omnigraph.write.part_task import PartTask
 
 Staged = StagedFragments | Sequence[StagedFragments]
 
@@ -73,6 +78,7 @@ class StagingTxn:
 
     _engine: Engine = field(repr=False)
     _record: Record
+    sent: bool = False  # a table commit of these files may be on its way: they are nobody's to delete
 
     @property
     def id(self) -> str:
@@ -139,16 +145,117 @@ class StagingTxn:
 
     def abort(self) -> int:
         """Delete exactly the files that were added, then the record. Returns how many files went."""
+        keys = self._files()
+        failures = self._engine.store.delete_many(keys)
+        if failures:
+            raise failures[0].error
+        Records(self._engine.store).delete(self.id)
+        return len(keys)
+
+    # --- batches that are staged in parts ---------------------------------------------------------------------------
+
+    def task(self, mode: str, *, set_aside: bool = False, rows_per_file: int | None = None) -> PartTask:
+        """What somebody elsewhere needs to stage parts of a batch; picklable. ``set_aside``: bad rows are kept apart with
+        their records instead of being counted."""
+        from omnigraph.write.part_task import ROWS_PER_FILE, PartTask, Target
+
+        held = self._engine.known(self.branch) or self._engine.latest(self.branch)
+        if held.state.schema.hash != self._record.schema_hash:
+            held = read_current(self._engine, self.branch, meter=Meter())
+        if held.state.schema.hash != self._record.schema_hash:
+            raise ReadSetChanged(
+                "the schema has changed since this staging was begun",
+                hint="begin a new one with graph.begin()",
+                table_key="schema",
+                expected=self._record.schema_hash,
+                actual=held.state.schema.hash,
+            )
+        return PartTask(
+            store=self._engine.store,
+            catalog=self._engine.catalog(held.state.schema),
+            staging_id=self.id,
+            targets={t.key: Target(t.key, t.identity, t.path, t.ref, t.pin) for t in self._record.tables},
+            kind="overwrite" if mode == "overwrite" else "append",
+            set_aside=set_aside,
+            rows_per_file=rows_per_file or ROWS_PER_FILE,
+            limits=self._engine.limits,
+        )
+
+    def add_parts(self, parts: Iterable[StagedPart]) -> None:
+        """Note the files of parts in the record, so that an abort and a cleanup can find them."""
+        self.add([share.staged for part in parts for share in part.shares if share.staged is not None])
+
+    def load_parts(
+        self,
+        parts: Sequence[StagedPart],
+        types: Iterable[str],
+        *,
+        mode: str,
+        workers: Workers | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        on_bad_row: str = "fail",
+        bad_rows_max: int | float | None = None,
+        quarantine_to: str | Path | None = None,
+        expect_head: str | None = None,
+        deadline_s: float = 60,
+    ) -> Receipt:
+        """Commit a batch that was staged in parts. ``types``: what it names, with rows or without. ``workers`` do what
+        touches every row. Where it fails with ``sent`` still false, an abort takes everything back."""
+        from omnigraph.write.part_input import PartInput
+        from omnigraph.write.part_load import PartLoad
+
+        options = LoadOptions(
+            mode=mode,
+            branch=self.branch,
+            actor=actor if actor is not None else self._record.actor,
+            idempotency_key=idempotency_key,
+            on_bad_row=on_bad_row,
+            bad_rows_max=bad_rows_max,
+            quarantine_to=quarantine_to,
+            expect_head=expect_head,
+            deadline_s=deadline_s,
+        )
+        options.check()
+        known = self.replay(idempotency_key)
+        if known is not None:
+            self.abort()
+            return known
+        for part in parts:
+            for share in part.shares:
+                if share.staged is not None:
+                    self._check_mine(share.staged)
+        task = self.task(mode)
+        given = PartInput(parts, (self._key(name) for name in types), task.catalog)
+        load = PartLoad(self._engine, options, given, task, self._record.schema_hash, workers or Threads())
+        try:
+            done = load.run()
+        except BaseException:
+            self.sent = load.sent
+            load.drop_written()
+            raise
+        self._engine.store.delete_many(sorted((load.written | set(self._files())) - load.used))
+        Records(self._engine.store).delete(self.id)
+        return done
+
+    def replay(self, idempotency_key: str | None) -> Receipt | None:
+        """The receipt of an earlier load with this key: then nothing need be staged at all."""
+        if idempotency_key is None:
+            return None
+        read_current(self._engine, self.branch, meter=Meter())
+        options = LoadOptions(mode="append", branch=self.branch, idempotency_key=idempotency_key)
+        return replay(self._engine, options, Meter())
+
+    def _files(self) -> list[str]:
+        """Everything that was added, below the root."""
         keys = []
         for one in self._record.staged:
             noted = self._record.table(one.table_key)
             base = TableRef(noted.path, noted.ref).relative
             keys += [f"{base}/{file.path}" for file in one.files]
-        failures = self._engine.store.delete_many(sorted(set(keys)))
-        if failures:
-            raise failures[0].error
-        Records(self._engine.store).delete(self.id)
-        return len(set(keys))
+        return sorted(set(keys))
+
+    # --- fragments that somebody else described -----------------------------------------------------------------------
 
     def load_staged(
         self,

@@ -112,7 +112,7 @@ class Judged:
 class TableChecks:
     """The rules of one table, fed block by block."""
 
-    def __init__(self, change: TypeChange, limits: Limits) -> None:
+    def __init__(self, change: TypeChange, limits: Limits, values: bool = True) -> None:
         declared = change.type
         self.type = declared
         self.mode = change.mode
@@ -121,7 +121,7 @@ class TableChecks:
         if change.deleted_ids is not None and len(change.deleted_ids):
             self.rewritten.deleted = KeySet()
             self.rewritten.deleted.add(change.deleted_ids)
-        self.values = ValueRules(declared, limits)
+        self.values = ValueRules(declared, limits) if values else None
         self.ids = IdRule(declared, change.mode, self.rewritten)
         self.uniques = [UniqueRule(declared, group, change.mode) for group in unique_groups(declared)]
         self.card: CardinalityRule | None = None
@@ -131,7 +131,7 @@ class TableChecks:
 
     def feed(self, block: Block) -> Iterator[Finding]:
         """Everything that needs no reading, endpoints set aside."""
-        values = list(self.values.feed(block))
+        values = [] if self.values is None else list(self.values.feed(block))
         yield from values
         if any(finding.property in ("id", *ENDS, *ENDS.values()) and _has_nulls(block) for finding in values):
             return  # without ids and endpoints there is nothing to compare
@@ -148,15 +148,16 @@ def _has_nulls(block: Block) -> bool:
 
 
 class Evaluation:
-    """One pass over one change set. ``local`` has to be drawn before ``ask``."""
+    """One pass over one change set. ``local`` has to be drawn before ``ask``. Without ``values`` rows have been looked at by
+    themselves before, and only the columns that rules compare are needed."""
 
-    def __init__(self, changes: Iterable[TypeChange], catalog: Catalog, limits: Limits) -> None:
+    def __init__(self, changes: Iterable[TypeChange], catalog: Catalog, limits: Limits, *, values: bool = True) -> None:
         ordered = sorted(changes, key=lambda change: change.table_key)
         nodes = [change for change in ordered if isinstance(change.type, NodeType)]
         edges = [change for change in ordered if isinstance(change.type, EdgeType)]
         self._catalog = catalog
         self.changes = {change.table_key: change for change in nodes + edges}
-        self.checks = {key: TableChecks(change, limits) for key, change in self.changes.items()}
+        self.checks = {key: TableChecks(change, limits, values) for key, change in self.changes.items()}
         self._presences: dict[str, NodePresence] = {}
 
     def presence(self, name: str) -> NodePresence:

@@ -1,0 +1,93 @@
+"""Files that tasks elsewhere write: batches as a table's writer takes them, and what was written as plain values.
+
+Owns how rows become fragments outside the process that commits. Nothing here moves a version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from lance import LanceOperation, Transaction
+from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+
+from omnigraph.core.errors import Corruption
+from omnigraph.core.meter import Meter
+from omnigraph.table.blob import as_stored, blob_columns, logical_schema
+from omnigraph.table.dataset import translated
+from omnigraph.table.rowids import row_ids
+from omnigraph.table.staged import field_ids, fragment_json, fragment_of
+
+
+def write_rows(
+    handle: Any, schema: pa.Schema, batches: Iterator[pa.RecordBatch], rows_per_file: int, meter: Meter | None = None
+) -> list[dict[str, Any]]:
+    """New fragments of a table, described. Batches are drawn as they are written."""
+    blobs = blob_columns(handle.schema)
+    if blobs:
+        stored = logical_schema(handle.schema)
+        schema = pa.schema([stored.field(field.name) if field.name in blobs else field for field in schema])
+
+    def written() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from as_stored(pa.Table.from_batches([batch]), handle.schema).to_batches() if blobs else (batch,)
+
+    reader = pa.RecordBatchReader.from_batches(schema, written())
+    with translated("write data files"):
+        fragments = write_fragments(reader, handle, mode="append", max_rows_per_file=rows_per_file)
+    return [fragment_json(fragment) for fragment in fragments]
+
+
+def data_files(fragments: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Path below the table and size of every data file."""
+    return [(f"data/{file['path']}", file["file_size_bytes"] or 0) for one in fragments for file in one["files"]]
+
+
+def carry_row_ids(
+    handle: Any, fragments: Sequence[Mapping[str, Any]], replaced: np.ndarray[Any, np.dtype[np.uint64]]
+) -> list[FragmentMetadata]:
+    """The fragments with the row ids of the committed rows that their leading rows replace, in the order of the rows. As
+    Lance's own values: as JSON the ids of many rows would be many times as large."""
+    ids = row_ids(handle, replaced) if len(replaced) else replaced
+    found, start = [], 0
+    for described in fragments:
+        fragment = fragment_of(described)
+        mine = ids[start : start + fragment.physical_rows]
+        if len(mine):
+            fragment.row_id_meta = RowIdSequence(pa.array(mine)).to_inline_metadata()
+        start += fragment.physical_rows
+        found.append(fragment)
+    return found
+
+
+def update_of(
+    handle: Any, new: Sequence[FragmentMetadata], updated: Sequence[Mapping[str, Any]], removed: Sequence[int]
+) -> Transaction:
+    """One transaction that adds fragments and takes rows away."""
+    operation = LanceOperation.Update(
+        removed_fragment_ids=list(removed),
+        updated_fragments=[fragment_of(one) for one in updated],
+        new_fragments=list(new),
+        fields_modified=[],
+        # Every field of the new fragments is new to every index, so no index may claim to cover them.
+        fields_for_preserving_frag_bitmap=field_ids(handle),
+        update_mode="rewrite_rows",
+    )
+    return Transaction(handle.version, operation)
+
+
+def delete_offsets(
+    handle: Any, fragment_id: int, offsets: np.ndarray[Any, np.dtype[np.uint32]]
+) -> tuple[dict[str, Any], str | None] | None:
+    """A committed fragment without some of its rows, and the deletion file that says so; None where none are left."""
+    fragment = handle.get_fragment(fragment_id)
+    if fragment is None:
+        raise Corruption("a row address names a fragment that is not there", fragment=fragment_id)
+    with translated("write a deletion file"):
+        kept = fragment.delete_rows(offsets.tolist())
+    if kept is None:
+        return None
+    deletion = kept.deletion_file
+    return fragment_json(kept), None if deletion is None else deletion.path(kept.id)
