@@ -170,6 +170,9 @@ GOOD: dict[str, list[list[str]]] = {
     "recover": [["social.omni"], ["pending.omni", "--grace", "0"]],
     "verify": [["social.omni"], ["pending.omni"], ["social.omni", "--deep"]],
     "repair": [["social.omni"], ["drifting.omni"], ["drifting.omni", "--confirm"]],
+    "optimize": [["social.omni"], ["social.omni", "--type", "Person", "--target-rows", "1000"]],
+    "compact": [["social.omni"], ["social.omni", "--fragments-max", "64"]],
+    "ensure-indices": [["social.omni"]],
     "schema show": [["social.omni"]],
     "lint": [["--query", "queries.gq", "--schema", "social.pg"], ["social.omni", "--query", "queries.gq"]],
     "explain": [["key-conflict"], []],
@@ -621,6 +624,22 @@ def test_damage_ends_with_9_and_names_what_is_damaged(run: Run, folder: Path) ->
     assert ended.error["code"] == "corruption"
     assert "Person" in next(p["message"] for p in ended.error["problems"] if p["severity"] == "damage")
     assert "damage" in run("verify", "social.omni", code=9).out
+
+
+# --- upkeep ---------------------------------------------------------------------------------------------------------------
+
+
+def test_upkeep_changes_files_and_no_content(run: Run, folder: Path) -> None:
+    for i in range(4):
+        write_lines(folder / "one.jsonl", [{"type": "Person", "data": {"name": f"P{i}", "age": i}}])
+        run("load", "social.omni", "--data", "one.jsonl", "--mode", "append", "--quiet")
+    before = run("export", "social.omni").out
+    ended = run("optimize", "social.omni", "--json")
+    people = next(table for table in ended.result["tables"] if table["table_key"] == "node:Person")
+    assert people["fragments"] < people["fragments_before"]
+    assert run("export", "social.omni").out == before
+    assert "nothing to do" in run("optimize", "social.omni").out
+    assert ended.err.startswith("omnigraph optimize → ")
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------

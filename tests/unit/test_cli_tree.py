@@ -123,8 +123,8 @@ def test_every_exit_code_of_an_error_stands_in_the_table_of_exit_codes() -> None
         assert f"\n| {kind.exit_code} | " in page
 
 
-# Named in hints that nothing raises yet.
-LATER = {"optimize", "cleanup"}
+# Named in hints of what is being built; out of here with the command.
+LATER = {"branch", "checkpoint", "cleanup", "diff"}
 
 
 def commands_named_in_the_code() -> dict[str, str]:
@@ -148,7 +148,7 @@ def test_a_hint_tells_to_run_only_commands_that_exist() -> None:
 
 
 def test_what_is_built_is_not_counted_as_later() -> None:
-    assert not LATER & {command.path for command in tree.COMMANDS}
+    assert not LATER & {command.path.split()[0] for command in tree.COMMANDS}
 
 
 # --- completion ---------------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def complete(words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("omnigraph com", {"commit"}),
+        ("omnigraph comm", {"commit"}),
         ("omnigraph commit ", {"list", "show", "outcome"}),
         ("omnigraph load --mode a", {"append"}),
         ("omnigraph status --de", {"--deep"}),

@@ -364,6 +364,55 @@ class Repair(Shape):
     quarantined: list[str]
 
 
+class PendingIndex(Shape):
+    table_key: str
+    column: str
+    reason: str
+
+
+class OptimizedTable(Shape):
+    """``skipped``: why the table was left as it is, if it was."""
+
+    table_key: str
+    version_before: Count
+    version: Count
+    fragments_before: Count
+    fragments: Count
+    rewrites: Count
+    rows_rewritten: Count
+    bytes_rewritten: Count
+    indices_built: list[str]
+    indices_folded: list[str]
+    pending_indexes: list[PendingIndex]
+    settings_stripped: list[str]
+    conflicts: Count
+    skipped: str | None
+    committed: bool
+
+
+class CompactedManifest(Shape):
+    branch: str
+    fragments_before: Count
+    fragments: Count
+    rows: Count
+    version_before: Count
+    version: Count
+    changed: bool
+
+
+class Compact(CompactedManifest):
+    uri: str
+
+
+class Optimize(Shape):
+    uri: str
+    branches: list[str]
+    tables: list[OptimizedTable]
+    manifest: CompactedManifest | None
+    commits: list[str]
+    changed: bool
+
+
 # --- the rest -----------------------------------------------------------------------------------------------------------
 
 
@@ -432,6 +481,9 @@ RESULTS: dict[str, tuple[type[Shape], ...]] = {
     "recover": (Recover,),
     "verify": (Verify,),
     "repair": (Repair,),
+    "optimize": (Optimize,),
+    "compact": (Compact,),
+    "ensure-indices": (Optimize,),
     "schema show": (SchemaShow,),
     "lint": (Lint,),
     "explain": (ErrorCode, ErrorCodes),
@@ -445,7 +497,7 @@ def published_schema() -> dict[str, Any]:
     models = {model for shapes in RESULTS.values() for model in shapes} | {ErrorBody}
     ordered = sorted(models, key=lambda model: model.__name__)
     _, defs = models_json_schema([(model, "serialization") for model in ordered], ref_template="#/$defs/{model}")
-    found: dict[str, Any] = defs["$defs"]
+    found: dict[str, Any] = {name: _untitled(shape) for name, shape in defs["$defs"].items()}
     found["failed"] = _document(False, "error", {"$ref": "#/$defs/ErrorBody"})
     for command in COMMANDS:
         refs = [{"$ref": f"#/$defs/{model.__name__}"} for model in RESULTS[command.path]]
@@ -457,6 +509,19 @@ def published_schema() -> dict[str, Any]:
         "description": "Validate against #/$defs/command.NAME for one command, or against the whole for any.",
         "anyOf": [{"$ref": f"#/$defs/command.{command.path.replace(' ', '%20')}"} for command in COMMANDS],
         "$defs": dict(sorted(found.items())),
+    }
+
+
+def _untitled(shape: Any) -> Any:
+    """Without the titles that pydantic makes from names: they say nothing and are a third of the text."""
+    if isinstance(shape, list):
+        return [_untitled(each) for each in shape]
+    if not isinstance(shape, dict):
+        return shape
+    return {
+        name: {field: _untitled(each) for field, each in value.items()} if name == "properties" else _untitled(value)
+        for name, value in shape.items()
+        if name != "title"
     }
 
 

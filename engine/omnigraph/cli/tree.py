@@ -146,6 +146,27 @@ COMMANDS: tuple[Command, ...] = (
         writes=True,
     ),
     Command(
+        "optimize",
+        "Make fewer, larger files, and indexes that cover them. Changes no content.",
+        "omnigraph optimize social.omni",
+        needs="optimize",
+        writes=True,
+    ),
+    Command(
+        "compact",
+        "Merge the archive of the history into fewer files. Adds no commit.",
+        "omnigraph compact social.omni --fragments-max 64",
+        needs="compact_manifest",
+        writes=True,
+    ),
+    Command(
+        "ensure-indices",
+        "Build the indexes that the schema asks for and that are missing.",
+        "omnigraph ensure-indices social.omni",
+        needs="ensure_indices",
+        writes=True,
+    ),
+    Command(
         "schema show",
         "Print the accepted schema.",
         "omnigraph schema show social.omni",

@@ -1,0 +1,59 @@
+"""``omnigraph optimize``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.call import Answer, Call
+from omnigraph.cli.render import Screen, bytes_text
+
+
+def run(
+    call: Call,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="This type only; may be repeated.")
+    ] = None,
+    target_rows: Annotated[int | None, typer.Option("--target-rows", metavar="N", help="Rows of a full file.")] = None,
+    memory_mb: Annotated[
+        int | None, typer.Option("--memory-mb", metavar="N", help="Memory that a rewrite may take.")
+    ] = None,
+) -> Answer:
+    """Make fewer, larger files, and indexes that cover them. Changes no content.
+
+    Runs beside living writers, who have priority: a table that somebody else keeps changing is skipped, with the reason.
+    """
+    with call.writing() as graph, call.screen.busy("optimizing"):
+        report = graph.optimize(list(types) if types else None, target_rows=target_rows, memory_mb=memory_mb)
+        result: dict[str, Any] = report.to_dict()
+    return Answer(result, lambda screen: show_optimized(screen, result))
+
+
+def show_optimized(screen: Screen, result: dict[str, Any]) -> None:
+    """Tables before and after; also what ``ensure-indices`` shows."""
+    rows: list[tuple[Any, ...]] = [
+        (
+            table["table_key"],
+            table["fragments_before"],
+            table["fragments"],
+            bytes_text(table["bytes_rewritten"]),
+            ", ".join([*table["indices_built"], *table["indices_folded"]]),
+            table["skipped"] or ("changed" if table["committed"] else "unchanged"),
+        )
+        for table in result["tables"]
+    ]
+    manifest = result["manifest"]
+    if manifest is not None:
+        done = "changed" if manifest["changed"] else "unchanged"
+        rows.append(("__manifest", manifest["fragments_before"], manifest["fragments"], None, "", done))
+    screen.table(("table", "fragments before", "after", "rewritten", "indexes", "result"), rows)
+    for table in result["tables"]:
+        for pending in table["pending_indexes"]:
+            screen.line(
+                f"no index yet: {pending['table_key']}.{pending['column']}: {pending['reason']}", style="yellow"
+            )
+    for commit_id in result["commits"]:
+        screen.line(f"commit {commit_id}")
+    if not result["changed"]:
+        screen.line("nothing to do")
