@@ -22,7 +22,6 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "TableFile": ("omnigraph.write.batch", "TableFile"),
     "check_staged": ("omnigraph.write.staged", "check_staged"),
     "derive_keys": ("omnigraph.write.derive", "derive_keys"),
-    "derive_keys": ("omnigraph.write.derive", "derive_keys"),
     "errors": ("omnigraph.core.errors", None),
     "init": ("omnigraph.graph", "init"),
     "lint": ("omnigraph.gq", "lint"),
