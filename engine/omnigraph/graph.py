@@ -6,6 +6,7 @@ Owns argument defaults, the life of an open graph and nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -27,6 +28,8 @@ from omnigraph.store import open_store
 if TYPE_CHECKING:
     from omnigraph.read.commits import Commit
     from omnigraph.read.snapshot import Snapshot
+    from omnigraph.upkeep.checkpoints import Checkpoints
+    from omnigraph.upkeep.cleanup import CleanupPlan, CleanupReport
     from omnigraph.upkeep.compact import ManifestReport
     from omnigraph.upkeep.intents import PendingIntents
     from omnigraph.upkeep.optimize import OptimizeReport
@@ -328,3 +331,45 @@ class Graph:
         from omnigraph.upkeep.compact import compact_manifest
 
         return compact_manifest(self._open_engine(), fragments_max=fragments_max)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Commits pinned by name against cleanup: create, list, delete."""
+        from omnigraph.upkeep.checkpoints import Checkpoints
+
+        return Checkpoints(self._open_engine(), resolve_actor(self._actor))
+
+    def plan_cleanup(
+        self,
+        keep: int | None = None,
+        older_than: str | int | timedelta | None = None,
+        min_age: str | int | timedelta = "1h",
+        branches: Sequence[str] | None = None,
+    ) -> CleanupPlan:
+        """What a cleanup would delete, and what keeps the rest. Writes nothing."""
+        from omnigraph.upkeep.cleanup import plan_cleanup
+
+        engine = self._open_engine()
+        return plan_cleanup(engine, keep=keep, older_than=older_than, min_age=min_age, branches=branches)
+
+    def cleanup(
+        self,
+        plan: CleanupPlan | None = None,
+        *,
+        keep: int | None = None,
+        older_than: str | int | timedelta | None = None,
+        min_age: str | int | timedelta = "1h",
+        branches: Sequence[str] | None = None,
+        confirm: bool = False,
+        actor: str | None = None,
+    ) -> CleanupReport | CleanupPlan:
+        """Delete what a plan says. Without a plan, the plan is made here; it is run only with ``confirm``, else returned."""
+        from omnigraph.upkeep.cleanup import run_cleanup
+
+        if plan is None:
+            plan = self.plan_cleanup(keep, older_than, min_age, branches)
+            if not confirm:
+                return plan
+        elif keep is not None or older_than is not None:
+            raise InvalidInput("a plan says itself what to keep", hint="pass either a plan, or keep and older_than")
+        return run_cleanup(self._open_engine(), plan, actor=resolve_actor(actor if actor is not None else self._actor))

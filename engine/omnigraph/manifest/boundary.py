@@ -6,6 +6,10 @@ reads it afterwards: a version at or below it proves nothing about what that aut
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
 from omnigraph.core.errors import Corruption
 from omnigraph.core.meter import Meter
 from omnigraph.store import KeyExists, Store, layout
@@ -32,6 +36,23 @@ class Boundary:
                 actual=highest,
             )
         return highest
+
+    def note(self, identity: str, version: int, *, meter: Meter | None = None) -> Mapping[str, Any]:
+        """What the cleanup has noted that doomed ``version``: the lowest mark at or above it. Empty where none says."""
+        marks = [
+            (ALL if number is None else number, entry.key)
+            for entry in self._store.list(layout.boundary_prefix(identity), meter=meter)
+            for number in (layout.boundary_version(entry.key),)
+        ]
+        above = [mark for mark in marks if mark[0] >= version]
+        if not above:
+            return {}
+        data = self._store.get(min(above)[1], meter=meter)
+        try:
+            found = json.loads(data or b"{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def raise_to(self, identity: str, version: int, note: bytes = b"{}", *, meter: Meter | None = None) -> None:
         """Durable before this returns. Raising to what is there already is fine."""

@@ -5,6 +5,8 @@
     __recovery/quarantine/{ulid}.json         intents that could not be read, moved aside on request
     __staging/{ulid}.json                     records of bytes staged by others
     __boundary/{ref identity}/{20 digits}     marks of what cleanup has doomed; `all` for a deleted branch
+    __checkpoints/{name}.json                 commits pinned against cleanup
+    __cleanup/{ulid}.json                     what each cleanup has deleted, and why
     __probe                                   shows that the store refuses a second create of one key
     nodes/{Type}-{ulid}.lance/                one node type
     edges/{Type}-{ulid}.lance/                one edge type
@@ -32,6 +34,8 @@ INTENTS: Final = "__recovery/"
 QUARANTINE: Final = "__recovery/quarantine/"
 STAGING: Final = "__staging/"
 BOUNDARIES: Final = "__boundary/"
+CHECKPOINTS: Final = "__checkpoints/"
+CLEANUPS: Final = "__cleanup/"
 NODES: Final = "nodes/"
 EDGES: Final = "edges/"
 
@@ -44,6 +48,7 @@ _TYPE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _REF_IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _TABLE_PATH = re.compile(r"(?:nodes|edges)/([A-Za-z_][A-Za-z0-9_]{0,127})-([0-9A-HJKMNP-TV-Z]{26})\.lance")
 _MARK = re.compile(r"[0-9]{20}")
+_CHECKPOINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 # --- control objects ----------------------------------------------------------------------------------------------------
@@ -104,6 +109,29 @@ def boundary_version(key: str) -> int | None:
     if not _MARK.fullmatch(name):
         raise Corruption(f"not a boundary mark: key={key[:200]!r}", key=key)
     return int(name)
+
+
+# --- upkeep -------------------------------------------------------------------------------------------------------------
+
+
+def checkpoint_key(name: str) -> str:
+    if not _CHECKPOINT.fullmatch(name):
+        raise InvalidInput(
+            f"not the name of a checkpoint: {name[:80]!r}",
+            hint="use letters, digits, dots, dashes and underscores, a letter or digit first, 128 at most",
+        )
+    return f"{CHECKPOINTS}{name}.json"
+
+
+def checkpoint_name(key: str) -> str | None:
+    """The name of a checkpoint; ``None`` for any other key."""
+    name = key.removeprefix(CHECKPOINTS).removesuffix(".json")
+    is_one = key.startswith(CHECKPOINTS) and key.endswith(".json") and _CHECKPOINT.fullmatch(name)
+    return name if is_one else None
+
+
+def cleanup_key(ulid: str) -> str:
+    return f"{CLEANUPS}{_checked_ulid(ulid)}.json"
 
 
 # --- tables -------------------------------------------------------------------------------------------------------------

@@ -148,7 +148,15 @@ def _endpoint_faults(engine: Engine, held: Held) -> Iterator[str]:
 
 # --- leftovers ----------------------------------------------------------------------------------------------------------
 
-_ALLOWED = ("__manifest/", "__boundary/", "nodes/", "edges/", "_graph_commit_recoveries.lance/")
+_ALLOWED = (
+    "__manifest/",
+    "__boundary/",
+    "__checkpoints/",
+    "__cleanup/",
+    "nodes/",
+    "edges/",
+    "_graph_commit_recoveries.lance/",
+)
 _ALLOWED_FILES = ("__probe",)
 
 

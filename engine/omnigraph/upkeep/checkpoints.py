@@ -1,0 +1,207 @@
+"""Checkpoints: commits pinned by name against cleanup, until somebody deletes the name.
+
+A checkpoint is durable before it is checked, and a cleanup collects them after it has raised the boundary: whichever comes
+second sees the other. One that came too late is taken back, with an error that says so.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from omnigraph.commit.engine import MAIN, Engine, gather
+from omnigraph.core import failpoints
+from omnigraph.core.errors import AlreadyExists, Corruption, InvalidInput, NotFound, OmnigraphError, Reclaimed
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.manifest.state import State
+from omnigraph.store import KeyExists, layout
+from omnigraph.table.dataset import TableRef
+from omnigraph.upkeep.report import Report, html_table
+
+
+@dataclass(frozen=True)
+class Checkpoint(Report):
+    """One pinned commit."""
+
+    name: str
+    commit_id: str
+    branch: str
+    identity: str
+    ref: str | None
+    manifest_version: int
+    actor: str | None
+    created_at_us: int
+
+
+class CheckpointList(tuple[Checkpoint, ...]):
+    """Checkpoints, sorted by name."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"checkpoints": [checkpoint.to_dict() for checkpoint in self]}
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[Any, ...]] = [(c.name, c.commit_id, c.branch, c.actor) for c in self]
+        return html_table(("name", "commit", "branch", "actor"), rows, "checkpoints")
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    format: int
+    name: str
+    commit_id: str
+    branch: str
+    identity: str
+    ref: str | None
+    manifest_version: int
+    actor: str | None
+    created_at_us: int
+
+
+class Checkpoints:
+    """The checkpoints of one graph."""
+
+    def __init__(self, engine: Engine, actor: str | None = None) -> None:
+        self._engine = engine
+        self._actor = actor
+
+    def create(self, name: str, at: str | None = None, *, branch: str = MAIN, actor: str | None = None) -> Checkpoint:
+        """Pin the head of a branch, or the commit ``at``."""
+        return create(self._engine, name, at=at, branch=branch, actor=actor if actor is not None else self._actor)
+
+    def list(self) -> CheckpointList:
+        return list_checkpoints(self._engine)
+
+    def delete(self, name: str) -> None:
+        """Let a cleanup have the commit again."""
+        _check_writable(self._engine)
+        if self._engine.store.get(layout.checkpoint_key(name)) is None:
+            raise NotFound(f"no checkpoint {name!r}", hint="`omnigraph checkpoint list` shows them", name=name)
+        self._engine.store.delete(layout.checkpoint_key(name))
+
+
+def create(
+    engine: Engine, name: str, *, at: str | None, branch: str, actor: str | None, meter: Meter | None = None
+) -> Checkpoint:
+    meter = meter or Meter()
+    key = layout.checkpoint_key(str(name))
+    _check_writable(engine)
+    held = engine.latest(branch, meter)
+    commit_id = held.state.head.commit_id if at is None else str(at)
+    row = engine.history.find(held, commit_id, meter=meter)
+    if not isinstance(row, CommitRow):
+        why = "was aborted; it changed nothing" if isinstance(row, AbortRow) else "is not in the history"
+        raise NotFound(
+            f"commit {commit_id[:80]!r} {why}", hint="`omnigraph commit list` shows the commits of the graph"
+        )
+    made = Checkpoint(
+        name,
+        row.commit_id,
+        branch,
+        held.state.identity,
+        row.ref,
+        row.manifest_version,
+        actor,
+        engine.clock.now_us(),
+    )
+    # A commit that does not open any more is refused before its name is taken.
+    _check_opens(engine, made, meter)
+    try:
+        engine.store.create(key, json.dumps({"format": 1, **vars(made)}, sort_keys=True).encode(), meter=meter)
+    except KeyExists as error:
+        raise AlreadyExists(
+            f"there is a checkpoint {name!r} already", hint="delete it first, or choose another name", name=name
+        ) from error
+    failpoints.hit("checkpoint.created")
+    try:
+        doomed = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
+        if made.manifest_version <= doomed:
+            _check_pinned_otherwise(engine, made, meter)
+            _check_opens(engine, made, meter)
+    except OmnigraphError:
+        engine.store.delete(key, meter=meter)
+        raise
+    return made
+
+
+def list_checkpoints(engine: Engine, meter: Meter | None = None) -> CheckpointList:
+    """Every checkpoint. One that does not read is an error: nothing may be deleted that it could protect."""
+    found = []
+    for entry in engine.store.list(layout.CHECKPOINTS, meter=meter):
+        name = layout.checkpoint_name(entry.key)
+        data = engine.store.get(entry.key, meter=meter) if name is not None else None
+        if name is None:
+            raise Corruption(f"not a checkpoint: key={entry.key[:200]!r}", object=entry.key)
+        if data is not None:
+            found.append(_decode(entry.key, name, data))
+    return CheckpointList(sorted(found, key=lambda one: one.name))
+
+
+def state_of(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> State:
+    """What the commit of a checkpoint left. Raises ``Corruption`` where the version is not that commit's."""
+    state = engine.manifest.open_at(checkpoint.ref, checkpoint.manifest_version, meter).state
+    if state.head.commit_id != checkpoint.commit_id:
+        raise Corruption(
+            f"checkpoint {checkpoint.name!r} names version {checkpoint.manifest_version} of __manifest for "
+            f"{checkpoint.commit_id}; it belongs to {state.head.commit_id}",
+            object=layout.checkpoint_key(checkpoint.name),
+            expected=checkpoint.commit_id,
+            actual=state.head.commit_id,
+        )
+    return state
+
+
+def _decode(key: str, name: str, data: bytes) -> Checkpoint:
+    try:
+        file = _File.model_validate_json(data)
+        if file.format != 1 or file.name != name:
+            raise ValueError(f"it is of format {file.format} and names {file.name!r}")
+    except (ValidationError, ValueError) as error:
+        what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise Corruption(
+            f"the checkpoint {key} cannot be read: {what}",
+            hint="copy it back from a backup, or delete the file to give up what it pins",
+            object=key,
+        ) from error
+    return Checkpoint(**{field: value for field, value in file.model_dump().items() if field != "format"})
+
+
+def _check_opens(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> None:
+    try:
+        state = state_of(engine, checkpoint, meter)
+        there = gather(
+            [
+                engine.spawn(engine.tables.exists, TableRef(pin.location, pin.ref), pin.version, meter)
+                for pin in state.tables.values()
+            ]
+        )
+    except (NotFound, Corruption) as error:
+        raise _too_late(checkpoint) from error
+    if not all(there):
+        raise _too_late(checkpoint)
+
+
+def _check_pinned_otherwise(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> None:
+    """Below the boundary only what another checkpoint has kept all along may be pinned: any cleanup since ours became
+    durable has seen one of the two."""
+    others = list_checkpoints(engine, meter)
+    if not any(o.commit_id == checkpoint.commit_id and o.name != checkpoint.name for o in others):
+        raise _too_late(checkpoint)
+
+
+def _too_late(checkpoint: Checkpoint) -> Reclaimed:
+    return Reclaimed(
+        f"commit {checkpoint.commit_id} was cleaned up before it could be pinned",
+        hint="pin a newer commit; `omnigraph commit list` shows which are left",
+        commit_id=checkpoint.commit_id,
+        oldest=None,
+    )
+
+
+def _check_writable(engine: Engine) -> None:
+    if engine.read_only:
+        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")

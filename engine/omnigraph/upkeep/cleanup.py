@@ -1,0 +1,471 @@
+"""Cleanup: delete versions that nobody needs any more, by number, after saying which and why.
+
+In this order, each step durable before the next: recover what was left behind; a new cleanup mark on every branch, so that
+writers whose staged files may be gone plan again; look; raise the boundary; look again and spare what became a root; delete
+what both looks doomed. Every run leaves a record, written before the first deletion and completed after the last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.heal import find_drift, heal
+from omnigraph.commit.recover import recover_one
+from omnigraph.commit.witness import owner_gone
+from omnigraph.core import failpoints
+from omnigraph.core.errors import Conflict, Corruption, InvalidInput, OmnigraphError, Refused
+from omnigraph.core.ids import new_ulid, new_uuid
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import Head
+from omnigraph.manifest.state import Change
+from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
+from omnigraph.store import layout
+from omnigraph.table.collect import Deleted, delete_versions
+from omnigraph.table.dataset import TableRef
+from omnigraph.upkeep.cleanup_look import CLOCK_SKEW_S_MAX, Look, Orphan, clock_refusal, look
+from omnigraph.upkeep.cleanup_plan import LinePlan, Policy, doom, make_policy, ranges_text, spare
+from omnigraph.upkeep.report import Report, bytes_text, count_text, html_table
+
+CHUNK = 1000  # versions deleted by one call: a few MB of memory, and the next call sees what is left
+SWAP_ATTEMPTS_MAX = 30
+
+
+@dataclass(frozen=True, repr=False)
+class CleanupPlan(Report):
+    """What would be deleted, and what keeps the rest. Running it deletes nothing beyond it."""
+
+    uri: str
+    policy: Policy
+    branches: tuple[str, ...]
+    oldest: Mapping[str, str]  # branch → the oldest commit that stays
+    boundaries: Mapping[str, int]  # branch → the boundary that it will have
+    lines: tuple[LinePlan, ...]
+    orphans: tuple[Orphan, ...]
+    checkpoints: tuple[str, ...]
+    drifting: tuple[str, ...] = ()
+
+    @property
+    def versions(self) -> int:
+        return sum(len(line.doomed) for line in self.lines)
+
+    @property
+    def empty(self) -> bool:
+        return self.versions == 0 and not self.orphans
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "uri": self.uri,
+            "policy": {**vars(self.policy), "text": self.policy.text},
+            "branches": list(self.branches),
+            "oldest": dict(self.oldest),
+            "boundaries": dict(self.boundaries),
+            "versions": self.versions,
+            "tables": [
+                {
+                    "table_key": line.key,
+                    "location": line.location,
+                    "ref": line.ref,
+                    "doomed": ranges_text(line.doomed),
+                    "versions": len(line.doomed),
+                    "manifest_bytes": line.doomed_bytes,
+                    "kept": line.kept,
+                    "young": line.young,
+                    "reason": self.reason(line),
+                }
+                for line in self.lines
+            ],
+            "orphans": [vars(orphan) | {} for orphan in self.orphans],
+            "checkpoints": list(self.checkpoints),
+            "drifting": list(self.drifting),
+        }
+
+    def reason(self, line: LinePlan) -> str:
+        if line.exempt is not None:
+            return f"nothing: {line.exempt}"
+        if not line.doomed:
+            return "nothing: all of it is retained" if not line.young else "nothing: the rest is too young"
+        return (
+            f"older than commit {next(iter(self.oldest.values()), '?')}, and no checkpoint or pending write needs them"
+        )
+
+    def __repr__(self) -> str:
+        lines = [
+            f"<CleanupPlan {self.uri}: {count_text(self.versions, 'version')} and "
+            f"{count_text(len(self.orphans), 'orphan')} to delete; {self.policy.text}"
+        ]
+        lines += [
+            f"  {line.key}: versions {ranges_text(line.doomed)}; {self.reason(line)}"
+            for line in self.lines
+            if line.doomed
+        ]
+        lines += [f"  {orphan.prefix} ({bytes_text(orphan.bytes)}) belongs to nobody" for orphan in self.orphans]
+        return "\n".join(lines) + ">"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[Any, ...]] = [
+            (line.key, len(line.doomed), ranges_text(line.doomed), line.kept, line.young, self.reason(line))
+            for line in self.lines
+        ]
+        rows += [(orphan.prefix, None, None, None, None, "belongs to nobody") for orphan in self.orphans]
+        return html_table(("table", "doomed", "versions", "kept", "young", "reason"), rows, self.policy.text)
+
+
+@dataclass(frozen=True)
+class TableCleanup(Report):
+    """What was deleted of one line; ``error`` where something could not be."""
+
+    table_key: str
+    location: str
+    ref: str | None
+    doomed: str
+    deleted: Deleted
+    error: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class CleanupReport(Report):
+    """``run`` names the record. ``spared``: versions that became needed between the plan and the deletion."""
+
+    uri: str
+    run: str | None
+    policy: Policy
+    boundaries: Mapping[str, int]
+    tables: tuple[TableCleanup, ...]
+    orphans: tuple[Orphan, ...]
+    spared: int
+    errors: tuple[str, ...]
+
+    @property
+    def versions(self) -> int:
+        return sum(table.deleted.versions for table in self.tables)
+
+    @property
+    def bytes(self) -> int:
+        return sum(table.deleted.bytes for table in self.tables) + sum(orphan.bytes for orphan in self.orphans)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "versions": self.versions, "bytes": self.bytes}
+
+    def __repr__(self) -> str:
+        failed = f"; {count_text(len(self.errors), 'failure')}" if self.errors else ""
+        return (
+            f"<CleanupReport {self.uri}: {count_text(self.versions, 'version')} and "
+            f"{count_text(len(self.orphans), 'orphan')} deleted, {bytes_text(self.bytes)}{failed}>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[Any, ...]] = [
+            (t.table_key, t.deleted.versions, t.deleted.files, t.deleted.bytes, t.error) for t in self.tables
+        ]
+        rows += [(orphan.prefix, None, orphan.files, orphan.bytes, None) for orphan in self.orphans]
+        return html_table(("table", "versions", "files", "bytes", "error"), rows, f"cleanup {self.run}")
+
+
+# --- planning -----------------------------------------------------------------------------------------------------------
+
+
+def plan_cleanup(
+    engine: Engine,
+    *,
+    keep: object = None,
+    older_than: object = None,
+    min_age: object = "1h",
+    branches: Sequence[str] | None = None,
+    meter: Meter | None = None,
+) -> CleanupPlan:
+    """Say what a cleanup would delete. Writes nothing. Raises ``Refused`` where it could not be sure."""
+    policy = make_policy(keep, older_than, min_age)
+    return _plan(engine, policy, tuple(branches or (MAIN,)), meter or Meter())[0]
+
+
+def _plan(
+    engine: Engine, policy: Policy, branches: tuple[str, ...], meter: Meter, ahead_us: int = 0
+) -> tuple[CleanupPlan, Look]:
+    """``ahead_us``: how far the store's clock is ahead of ours, where that was measured; ages are by the store's."""
+    seen = look(engine, policy, branches, engine.clock.now_us() + ahead_us, meter)
+    lines = tuple(doom(line, policy, seen.now_us) for line in seen.lines)
+    doomed = any(line.doomed for line in lines)
+    plan = CleanupPlan(
+        uri=engine.uri,
+        policy=policy,
+        branches=branches,
+        oldest={view.branch: view.oldest.commit_id for view in seen.branches},
+        # Whatever is older than the oldest retained commit is given up, also where its own version is still too young to go.
+        boundaries={view.branch: view.oldest.manifest_version - 1 for view in seen.branches} if doomed else {},
+        lines=lines,
+        orphans=seen.orphans,
+        checkpoints=tuple(one.name for one in seen.checkpoints),
+        drifting=_drifting(seen),
+    )
+    return plan, seen
+
+
+def _drifting(seen: Look) -> tuple[str, ...]:
+    """Tables with versions above every pin that no intent explains."""
+    pins = {(pin.location, pin.ref): pin.version for view in seen.branches for pin in view.held.state.tables.values()}
+    return tuple(
+        sorted(
+            line.key
+            for line in seen.lines
+            if line.place in pins
+            and line.exempt is None
+            and line.versions
+            and line.versions[-1].version > pins[line.place]
+        )
+    )
+
+
+# --- running ------------------------------------------------------------------------------------------------------------
+
+
+def run_cleanup(
+    engine: Engine, plan: CleanupPlan, *, actor: str | None = None, meter: Meter | None = None
+) -> CleanupReport:
+    """Delete what the plan says and what is still doomed when it is looked at again, twice."""
+    meter = meter or Meter()
+    if engine.read_only:
+        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
+    if plan.uri != engine.uri:
+        raise InvalidInput(f"the plan was made for {plan.uri}, not for {engine.uri}", hint="plan it on this graph")
+    if plan.empty:
+        return CleanupReport(engine.uri, None, plan.policy, {}, (), (), 0, ())
+    run = new_ulid(engine.clock)
+    record = _Record(engine, run, actor, plan, meter)
+    _recover_first(engine, plan, meter)
+    wanted = {line.place: line for line in plan.lines}
+    if plan.versions:
+        for branch in plan.branches:
+            _swap_head(engine, branch, lambda head: replace(head, mark=run), meter)
+        failpoints.hit("cleanup.marked")
+    first, _ = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
+    _refuse_drift(engine, first, meter)
+    doomed = spare(wanted, first.lines)
+    boundaries = _raise_boundaries(engine, plan, first, doomed, run, actor, meter)
+    failpoints.hit("cleanup.bounded")
+    second, _ = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
+    doomed = spare(doomed, second.lines)
+    orphans = _still(plan.orphans, first.orphans, second.orphans)
+    record.planned(doomed, orphans, boundaries)
+    failpoints.hit("cleanup.recorded")
+    tables, errors = _delete(engine, doomed, meter)
+    gone = _delete_orphans(engine, orphans, errors, meter)
+    report = CleanupReport(
+        uri=engine.uri,
+        run=run,
+        policy=plan.policy,
+        boundaries=boundaries,
+        tables=tables,
+        orphans=gone,
+        spared=plan.versions - sum(len(line.doomed) for line in doomed.values()),
+        errors=tuple(errors),
+    )
+    record.done(report)
+    return report
+
+
+def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
+    """End what was left behind for longer than the grace, by the store's clock, and heal drift of nobody."""
+    grace_us = engine.manners.grace_s * 1_000_000
+    now_us = engine.clock.now_us()
+    try:
+        for entry in engine.store.list(layout.INTENTS, meter=meter):
+            op = layout.record_ulid(entry.key)
+            intent = engine.intents.read(op, meter) if op is not None else None
+            if intent is not None:
+                ours = intent.owner == engine.owner and not owner_gone(engine, intent)
+                gone = owner_gone(engine, intent) or (not ours and now_us - entry.modified_us > grace_us)
+                recover_one(engine, intent, gone=gone, meter=meter)
+        for branch in plan.branches:
+            heal(engine, branch, meter=meter)
+    except Corruption as error:
+        raise Refused(
+            f"an interrupted write cannot be ended, so nothing is deleted: {error.message}",
+            hint="run `omnigraph repair`, which names it and can move it aside",
+            reason="recovery",
+        ) from error
+
+
+def _refuse_drift(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
+    """Drift that even a look at what is going on now does not explain."""
+    for branch in plan.branches:
+        drifting = find_drift(engine, branch, plan.drifting, meter=meter)[1] if plan.drifting else {}
+        unexplained = [key for key, drift in drifting.items() if drift.state.value != "busy"]
+        if unexplained:
+            raise Refused(
+                f"{unexplained[0]} has versions above the published one that nobody claims; nothing was deleted",
+                hint="run `omnigraph repair`",
+                reason="drift",
+                table_key=unexplained[0],
+            )
+
+
+def _swap_head(engine: Engine, branch: str, edit: Any, meter: Meter) -> Held:
+    """One swap that changes the head row and adds no commit."""
+    for attempt in range(1, SWAP_ATTEMPTS_MAX + 1):
+        held = engine.latest(branch, meter)
+        wanted: Head = edit(held.state.head)
+        if wanted == held.state.head:
+            return held
+        try:
+            written = engine.manifest.write(held, Change(head=wanted), meter)
+            after = engine.manifest.swap(held, written, uuid=new_uuid(), meter=meter)
+        except (SwapLost, SwapUnknown):
+            engine.clock.sleep(engine.manners.jitter_s(min(attempt, 6)))
+            continue
+        if after.version > engine.boundary.value(after.state.identity, meter=meter):
+            return engine.remember(branch, after)
+        engine.drop(branch)
+    raise Conflict("the cleanup mark could not be set: other writers were faster every time")
+
+
+def _raise_boundaries(
+    engine: Engine,
+    plan: CleanupPlan,
+    seen: CleanupPlan,
+    doomed: Mapping[tuple[str, str | None], LinePlan],
+    run: str,
+    actor: str | None,
+    meter: Meter,
+) -> dict[str, int]:
+    """Durable, and read back, before anything is deleted. Repeated in the head row, where a lost mark is noticed."""
+    found: dict[str, int] = {}
+    if not any(line.doomed for line in doomed.values()):
+        return found
+    for branch in plan.branches:
+        # Never above what the caller was shown, and never above what is right now.
+        target = min(plan.boundaries.get(branch, 0), seen.boundaries.get(branch, 0))
+        held = engine.latest(branch, meter)
+        identity = held.state.identity
+        before = engine.boundary.value(identity, repeated=held.state.head.boundary, meter=meter)
+        if target > before:
+            note = {
+                "run": run,
+                "actor": actor,
+                "at_us": engine.clock.now_us(),
+                "policy": plan.policy.text,
+                "oldest": seen.oldest[branch],
+            }
+            engine.boundary.raise_to(identity, target, json.dumps(note, sort_keys=True).encode(), meter=meter)
+        reached = engine.boundary.value(identity, repeated=max(before, target), meter=meter)
+        _swap_head(
+            engine, branch, lambda head, reached=reached: replace(head, boundary=max(head.boundary, reached)), meter
+        )
+        found[branch] = reached
+    return found
+
+
+def _still(*looks: Sequence[Orphan]) -> tuple[Orphan, ...]:
+    """Orphans that were orphans every time."""
+    common = set.intersection(*({(one.path, one.ref) for one in orphans} for orphans in looks))
+    return tuple(one for one in looks[-1] if (one.path, one.ref) in common)
+
+
+# --- deleting -----------------------------------------------------------------------------------------------------------
+
+
+def _delete(
+    engine: Engine, doomed: Mapping[tuple[str, str | None], LinePlan], meter: Meter
+) -> tuple[tuple[TableCleanup, ...], list[str]]:
+    """The manifest's versions first: a state that still opens has all its tables. One line's failure stops no other."""
+    done: list[TableCleanup] = []
+    errors: list[str] = []
+    lines = sorted(doomed.values(), key=lambda line: (line.location != layout.MANIFEST, line.key, line.ref or ""))
+    for line in lines:
+        if not line.doomed:
+            continue
+        total, error = Deleted(), None
+        try:
+            for start in range(0, len(line.doomed), CHUNK):
+                failpoints.hit("cleanup.before_delete", table_key=line.key)
+                chunk = line.doomed[start : start + CHUNK]
+                total = total.plus(delete_versions(engine.tables, TableRef(line.location, line.ref), chunk, meter))
+        except OmnigraphError as failure:
+            error = failure.message
+            errors.append(f"{line.key}: {failure.message}")
+        if total.failed:
+            error = error or f"{total.failed} files could not be deleted"
+        done.append(TableCleanup(line.key, line.location, line.ref, ranges_text(line.doomed), total, error))
+    return tuple(done), errors
+
+
+def _delete_orphans(engine: Engine, orphans: Sequence[Orphan], errors: list[str], meter: Meter) -> tuple[Orphan, ...]:
+    gone = []
+    for orphan in orphans:
+        if not layout.is_table_path(orphan.path):
+            continue
+        failpoints.hit("cleanup.before_orphan", prefix=orphan.prefix)
+        keys = [entry.key for entry in engine.store.list(orphan.prefix, meter=meter)]
+        failures = engine.store.delete_many(keys, meter=meter)
+        engine.store.prune(orphan.prefix)
+        errors += [f"{failure.key}: {failure.error.message}" for failure in failures]
+        if not failures:
+            gone.append(orphan)
+    return tuple(gone)
+
+
+# --- the record ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Record:
+    """``__cleanup/{run}.json``: who deleted what, when and why. Written before and completed after."""
+
+    engine: Engine
+    run: str
+    actor: str | None
+    plan: CleanupPlan
+    meter: Meter
+    body: dict[str, Any] = field(default_factory=dict)
+    ahead_us: int = 0
+
+    def __post_init__(self) -> None:
+        """Making the record shows the store's clock, before anything is judged by it."""
+        now_us = self.engine.clock.now_us()
+        self.body = {
+            "format": 1,
+            "run": self.run,
+            "actor": self.actor,
+            "started_at_us": now_us,
+            "policy": {**vars(self.plan.policy), "text": self.plan.policy.text},
+            "state": "started",
+        }
+        key = layout.cleanup_key(self.run)
+        self.engine.store.create(key, self._bytes(), meter=self.meter)
+        [entry] = self.engine.store.list(key, meter=self.meter)
+        if abs(entry.modified_us - now_us) > CLOCK_SKEW_S_MAX * 1_000_000:
+            self.engine.store.delete(key, meter=self.meter)
+            raise clock_refusal(entry.modified_us, now_us)
+        self.ahead_us = entry.modified_us - now_us
+
+    def planned(
+        self,
+        doomed: Mapping[tuple[str, str | None], LinePlan],
+        orphans: Sequence[Orphan],
+        boundaries: Mapping[str, int],
+    ) -> None:
+        self.body["state"] = "deleting"
+        self.body["boundaries"] = dict(boundaries)
+        self.body["oldest"] = dict(self.plan.oldest)
+        self.body["tables"] = [
+            {"table_key": line.key, "location": line.location, "ref": line.ref, "versions": ranges_text(line.doomed)}
+            for line in doomed.values()
+            if line.doomed
+        ]
+        self.body["orphans"] = [orphan.prefix for orphan in orphans]
+        self._write()
+
+    def done(self, report: CleanupReport) -> None:
+        self.body["state"] = "done"
+        self.body["ended_at_us"] = self.engine.clock.now_us()
+        self.body["deleted"] = {"versions": report.versions, "bytes": report.bytes, "errors": list(report.errors)}
+        self._write()
+
+    def _write(self) -> None:
+        self.engine.store.replace(layout.cleanup_key(self.run), self._bytes(), meter=self.meter)
+
+    def _bytes(self) -> bytes:
+        return json.dumps(self.body, sort_keys=True, indent=1).encode()

@@ -1,0 +1,308 @@
+"""What a cleanup sees: every version line, what keeps versions of it, and what belongs to nobody.
+
+Owns the order of looking: artefacts, then intents, then manifests. What was there before it was found unclaimed cannot be
+claimed by somebody who came in between. Reads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from omnigraph.commit.engine import Engine, gather
+from omnigraph.commit.intent import Intent
+from omnigraph.core.errors import Corruption, OmnigraphError, Refused
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import CommitRow
+from omnigraph.manifest.state import State
+from omnigraph.manifest.swap import Held
+from omnigraph.store import layout
+from omnigraph.table.collect import VersionFile, version_files
+from omnigraph.table.dataset import TableRef
+from omnigraph.upkeep.checkpoints import Checkpoint, list_checkpoints, state_of
+from omnigraph.upkeep.cleanup_plan import Line, Policy, Range, SeenCommit, oldest_retained
+from omnigraph.upkeep.rubbish import Line as Place
+from omnigraph.upkeep.rubbish import lines_claimed, lines_named, list_artefacts, unclaimed
+
+# Between this machine's clock and the store's. Ages are differences of the two, and nothing is deleted by a wrong one.
+CLOCK_SKEW_S_MAX = 300
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """A dataset or fork that belongs to nobody, with all its files."""
+
+    path: str
+    ref: str | None
+    files: int
+    bytes: int
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.path}/" if self.ref is None else f"{self.path}/tree/{self.ref}/"
+
+
+@dataclass(frozen=True)
+class BranchView:
+    """A branch: its newest state, and the oldest commit that is retained, with its state."""
+
+    branch: str
+    held: Held = field(repr=False)
+    oldest: SeenCommit
+    then: State = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Everything a plan is made from."""
+
+    now_us: int
+    branches: tuple[BranchView, ...]
+    lines: tuple[Line, ...]
+    orphans: tuple[Orphan, ...]
+    intents: tuple[Intent, ...] = field(repr=False)
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+
+def look(engine: Engine, policy: Policy, branches: Sequence[str], now_us: int, meter: Meter) -> Look:
+    """One complete look. Raises ``Refused`` where anything could not be seen or does not add up."""
+    artefacts = list_artefacts(engine, meter)
+    seen = _versions(engine, artefacts.datasets, artefacts.forks, branches, meter)
+    _check_clock(seen, now_us)
+    intents = _intents(engine, meter)
+    views = [_branch(engine, branch, policy, seen, now_us, meter) for branch in branches]
+    checkpoints, pinned = _checkpoints(engine, meter)
+    states = [state for view in views for state in (view.held.state, view.then)]
+    _check_present(seen, views)
+    lines = [
+        *_manifest_lines(seen, views, intents, checkpoints),
+        *_table_lines(seen, views, intents, pinned),
+    ]
+    return Look(
+        now_us,
+        tuple(views),
+        tuple(lines),
+        _orphans(
+            engine,
+            unclaimed(artefacts, lines_named([*states, *pinned.values()]), lines_claimed(intents)),
+            policy,
+            now_us,
+            meter,
+        ),
+        tuple(intents),
+        tuple(checkpoints),
+    )
+
+
+# --- listing ------------------------------------------------------------------------------------------------------------
+
+
+def _versions(
+    engine: Engine,
+    datasets: frozenset[str],
+    forks: frozenset[tuple[str, str]],
+    branches: Sequence[str],
+    meter: Meter,
+) -> dict[Place, tuple[VersionFile, ...]]:
+    """The versions of every line. The manifest's come last, so that no table is seen older than a manifest names it."""
+    places: list[Place] = [*((path, None) for path in sorted(datasets)), *sorted(forks)]
+    listed = gather([engine.spawn(version_files, engine.store, TableRef(path, ref), meter) for path, ref in places])
+    found: dict[Place, tuple[VersionFile, ...]] = dict(zip(places, listed, strict=True))
+    for branch in branches:
+        ref = engine.manifest.ref(engine.ref_of(branch))
+        found[(ref.location, ref.ref)] = version_files(engine.store, ref, meter)
+    return found
+
+
+def _check_clock(seen: Mapping[Place, tuple[VersionFile, ...]], now_us: int) -> None:
+    """A file from the future means that one of the two clocks is wrong, and then no age is known."""
+    newest = max((file.modified_us for files in seen.values() for file in files), default=0)
+    if newest - now_us > CLOCK_SKEW_S_MAX * 1_000_000:
+        raise clock_refusal(newest, now_us)
+
+
+def clock_refusal(store_us: int, now_us: int) -> Refused:
+    ahead = (store_us - now_us) // 1_000_000
+    way = "ahead of" if ahead > 0 else "behind"
+    return Refused(
+        f"the clock of the store is {abs(ahead)} s {way} the clock of this machine; ages cannot be told",
+        hint="set this machine's clock, then run it again",
+        reason="clock",
+        skew_s=ahead,
+    )
+
+
+def _intents(engine: Engine, meter: Meter) -> list[Intent]:
+    found = []
+    for op, _stamp in engine.intents.names(meter):
+        try:
+            intent = engine.intents.read(op, meter)
+        except Corruption as error:
+            raise Refused(
+                f"an intent cannot be read, so what it needs is not known: {error.message}",
+                hint="run `omnigraph repair`, which names it and can move it aside",
+                reason="unreadable-intent",
+                object=layout.intent_key(op),
+            ) from error
+        if intent is not None:
+            found.append(intent)
+    return found
+
+
+def _checkpoints(engine: Engine, meter: Meter) -> tuple[list[Checkpoint], dict[str, State]]:
+    """Every checkpoint with the state that it pins."""
+    try:
+        listed = list(list_checkpoints(engine, meter))
+        return listed, {one.name: state_of(engine, one, meter) for one in listed}
+    except OmnigraphError as error:
+        raise Refused(
+            f"a checkpoint cannot be read, so what it pins is not known: {error.message}",
+            hint="`omnigraph verify` names what is wrong with it",
+            reason="unreadable-checkpoint",
+        ) from error
+
+
+# --- branches -----------------------------------------------------------------------------------------------------------
+
+
+def _branch(
+    engine: Engine,
+    branch: str,
+    policy: Policy,
+    seen: Mapping[Place, tuple[VersionFile, ...]],
+    now_us: int,
+    meter: Meter,
+) -> BranchView:
+    try:
+        held = engine.latest(branch, meter)
+        ref = engine.manifest.ref(held.state.ref)
+        doomed = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
+        modified = {file.version: file.modified_us for file in seen[(ref.location, ref.ref)]}
+        # A version that came after the listing is as young as can be.
+        newest = max(modified, default=0)
+        commits = (
+            SeenCommit(
+                row.commit_id,
+                row.manifest_version,
+                now_us if row.manifest_version > newest else modified.get(row.manifest_version),
+            )
+            for row in engine.history.rows(held, meter)
+            if isinstance(row, CommitRow) and row.manifest_version > doomed
+        )
+        oldest = oldest_retained(commits, policy, now_us)
+        if oldest is None:
+            # Below the boundary lies the head itself only if nothing but marks was written since; it is kept as it is.
+            oldest = SeenCommit(held.state.head.commit_id, held.version, now_us)
+        then = engine.manifest.open_at(held.state.ref, oldest.manifest_version, meter).state
+    except OmnigraphError as error:
+        raise Refused(
+            f"branch {branch!r} cannot be read, so what it needs is not known: {error.message}",
+            hint="run `omnigraph verify`",
+            reason="unreadable-branch",
+            branch=branch,
+        ) from error
+    if then.head.commit_id != oldest.commit_id:
+        raise Refused(
+            f"version {oldest.manifest_version} of __manifest belongs to {then.head.commit_id}, not to {oldest.commit_id}",
+            hint="run `omnigraph verify --deep`",
+            reason="unreadable-branch",
+            branch=branch,
+        )
+    return BranchView(branch, held, oldest, then)
+
+
+def _check_present(seen: Mapping[Place, tuple[VersionFile, ...]], views: Sequence[BranchView]) -> None:
+    """Every pin was there when it was listed: else the listing is not to be trusted."""
+    for view in views:
+        for pin in view.then.tables.values():
+            files = seen.get((pin.location, pin.ref), ())
+            if not any(file.version >= pin.version for file in files):
+                raise Refused(
+                    f"version {pin.version} of {pin.key}, which commit {view.oldest.commit_id} names, is not there",
+                    hint="run `omnigraph verify --deep`",
+                    reason="missing-version",
+                    table_key=pin.key,
+                )
+
+
+# --- lines --------------------------------------------------------------------------------------------------------------
+
+
+def _manifest_lines(
+    seen: Mapping[Place, tuple[VersionFile, ...]],
+    views: Sequence[BranchView],
+    intents: Sequence[Intent],
+    checkpoints: Sequence[Checkpoint],
+) -> Iterator[Line]:
+    for view in views:
+        state = view.held.state
+        kept = [Range(view.oldest.manifest_version, None, f"commit {view.oldest.commit_id} and newer")]
+        kept += [
+            Range(one.manifest_version, one.manifest_version, f"checkpoint {one.name}")
+            for one in checkpoints
+            if one.ref == state.ref and one.identity == state.identity
+        ]
+        kept += [
+            Range(intent.plan.base.manifest_version, None, f"pending {intent.kind} {intent.op}")
+            for intent in intents
+            if intent.plan is not None and intent.branch.identity == state.identity
+        ]
+        place = (layout.MANIFEST, state.ref)
+        yield Line("__manifest", *place, seen.get(place, ()), tuple(kept))
+
+
+def _table_lines(
+    seen: Mapping[Place, tuple[VersionFile, ...]],
+    views: Sequence[BranchView],
+    intents: Sequence[Intent],
+    pinned: Mapping[str, State],
+) -> Iterator[Line]:
+    kept: dict[Place, list[Range]] = {}
+    keys: dict[Place, str] = {}
+    exempt: dict[str, str] = {}
+    for view in views:
+        for pin in (*view.then.tables.values(), *view.held.state.tables.values()):
+            keys[(pin.location, pin.ref)] = pin.key
+        for place, span in branch_ranges(view.then, view.held.state, view.branch):
+            kept.setdefault(place, []).append(span)
+    for name, state in pinned.items():
+        for pin in state.tables.values():
+            keys.setdefault((pin.location, pin.ref), pin.key)
+            kept.setdefault((pin.location, pin.ref), []).append(Range(pin.version, pin.version, f"checkpoint {name}"))
+    for intent in intents:
+        for key in intent.keys:
+            exempt[key] = f"pending {intent.kind} {intent.op}"
+        for read in intent.plan.reads if intent.plan is not None else ():
+            exempt.setdefault(read.key, f"read by pending {intent.kind} {intent.op}")
+    for place in sorted(keys, key=lambda place: (keys[place], place[0], place[1] or "")):
+        key = keys[place]
+        yield Line(key, *place, seen.get(place, ()), tuple(kept.get(place, ())), exempt.get(key))
+
+
+def branch_ranges(then: State, now: State, branch: str) -> Iterator[tuple[Place, Range]]:
+    """What a branch keeps of each table line: everything from the oldest retained pin on. Pure.
+
+    A line that only one of the two states names was forked, dropped or created in between, at a version that nobody has
+    to know: all of it from there on is kept."""
+    old = {(pin.location, pin.ref): pin.version for pin in then.tables.values()}
+    new = {(pin.location, pin.ref): pin.version for pin in now.tables.values()}
+    for place in sorted(old.keys() | new.keys(), key=lambda place: (place[0], place[1] or "")):
+        low = old.get(place, 0)
+        yield place, Range(low, None, f"retained commits of {branch}")
+
+
+# --- rubbish ------------------------------------------------------------------------------------------------------------
+
+
+def _orphans(engine: Engine, places: Sequence[Place], policy: Policy, now_us: int, meter: Meter) -> tuple[Orphan, ...]:
+    """Those that have not been touched for the minimum age."""
+    found = []
+    for path, ref in places:
+        if not layout.is_table_path(path):
+            continue  # none of ours; what is foreign is not ours to delete
+        orphan = Orphan(path, ref, 0, 0)
+        files = engine.store.list(orphan.prefix, meter=meter)
+        newest = max((file.modified_us for file in files), default=0)
+        if now_us - newest >= policy.min_age_s * 1_000_000:
+            found.append(Orphan(path, ref, len(files), sum(file.size for file in files)))
+    return tuple(found)
