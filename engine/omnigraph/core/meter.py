@@ -111,9 +111,10 @@ class Meter:
         """
         section = Section(request_class, drain, exactly)
         with self._lock:
-            self._settle(None)
-            if drain is not None:
-                drain()  # what came before is nobody's
+            if self._open:
+                self._settle(None)
+            elif drain is not None:
+                drain()  # what came before is nobody's; beside other sections it is theirs
             if exactly is not None:
                 self._by_class[request_class] += exactly
                 self._owed += exactly
