@@ -6,10 +6,13 @@ mean is ``effect``'s, judging ``validate``'s, staging ``lower``'s, and everythin
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.run import Prepared, Request, run
 from omnigraph.commit.txn import Txn, read_current
@@ -62,7 +65,8 @@ def mutate(engine: Engine, query: str | Path, options: MutateOptions) -> Receipt
         known = _replay(engine, options, newest, meter)
         if known is not None:
             return known
-        bound = work.bind(engine.catalog(newest.state.schema))
+        held = newest
+        bound = work.bind(engine.catalog(held.state.schema))
     request = Request(
         kind="mutate",
         branch=options.branch,
@@ -72,7 +76,11 @@ def mutate(engine: Engine, query: str | Path, options: MutateOptions) -> Receipt
         expect_head=options.expect_head,
         deadline_s=options.deadline_s,
     )
-    outcome = run(engine, request, work.prepare, meter)
+    work.look_ahead(Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter))
+    try:
+        outcome = run(engine, request, work.prepare, meter)
+    finally:
+        work.look_no_more()
     if outcome.replayed and outcome.row is not None:
         return replace(_replayed(outcome.row, options.branch), storage=meter.snapshot(), warnings=outcome.warnings)
     tables = dict(work.unchanged)
@@ -89,6 +97,14 @@ def mutate(engine: Engine, query: str | Path, options: MutateOptions) -> Receipt
     )
 
 
+@dataclass(frozen=True)
+class _Ahead:
+    """What the statements come to in a state, found before it was known whether that is the newest."""
+
+    held: Held
+    found: Future[tuple[Effect, Verdict]]
+
+
 @dataclass
 class _Mutation:
     """One query under way, and what survives a change of plan: the moment that is now, and the ids that it minted."""
@@ -102,6 +118,7 @@ class _Mutation:
     unchanged: dict[str, TableChange] = field(default_factory=dict)
     _bound: BoundMutation | None = None
     _catalog: Catalog | None = None
+    _ahead: _Ahead | None = None
 
     @property
     def catalog(self) -> Catalog:
@@ -117,10 +134,7 @@ class _Mutation:
 
     def prepare(self, txn: Txn) -> Prepared | None:
         """Run the statements at the pins of one transaction, judge what came of them, and say what is to be done."""
-        bound = self.bind(txn.catalog)
-        named = {statement.type.table_key for statement in bound.statements}
-        txn.open_ahead(named, _may_ask(bound, txn.catalog) - named)
-        effect, verdict = self._run(txn)
+        effect, verdict = self._seen_ahead(txn) or self._run(txn)
         self._refuse(verdict)
         self.effect = effect
         actions = effect.actions(txn)
@@ -141,13 +155,48 @@ class _Mutation:
         )
 
     def _run(self, txn: Txn) -> tuple[Effect, Verdict]:
+        bound = self.bind(txn.catalog)
+        named = {statement.type.table_key for statement in bound.statements}
+        txn.open_ahead(named, _may_ask(bound, txn.catalog) - named)
         asked = txn.meter.snapshot().requests
-        effect = run_statements(self.bind(txn.catalog), txn, self._mint, self.engine.limits)
+        effect = run_statements(bound, txn, self._mint, self.engine.limits)
         if txn.meter.snapshot().requests > asked:
             txn.meter.step()  # the checks, and everything after them, wait for the rows that statements mean
         if not effect.changes:
             return effect, Verdict()
         return effect, validate(effect.changes, txn.catalog, txn, limits=self.engine.limits)
+
+    # --- side by side with the look at the manifest -----------------------------------------------------------------
+
+    def look_ahead(self, txn: Txn) -> None:
+        """Run the statements on the newest state that is known, while somebody asks whether it still is the newest."""
+        if self.engine.manners.contended or self.engine.read_only:
+            return  # it hardly is, or nothing will come of it
+        # A thread of its own: statements wait for threads of the engine, and must not do so on one of them.
+        self._ahead = _Ahead(txn.held, Future())
+        threading.Thread(target=self._look, args=(txn, self._ahead.found), name="look-ahead", daemon=True).start()
+
+    def _look(self, txn: Txn, found: Future[tuple[Effect, Verdict]]) -> None:
+        try:
+            found.set_result(self._run(txn))
+        except BaseException as error:  # noqa: BLE001 - told to whoever wants the answer
+            found.set_exception(error)
+
+    def look_no_more(self) -> None:
+        """Nothing of a write runs any more when its caller is answered."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            wait((ahead.found,))
+
+    def _seen_ahead(self, txn: Txn) -> tuple[Effect, Verdict] | None:
+        """What was found, if the state it was found in is the one to plan on. Whatever failed is asked again."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return None
+        wait((ahead.found,))
+        if ahead.held is not txn.held or ahead.found.exception() is not None:
+            return None
+        return ahead.found.result()
 
     def _still_fits(self, txn: Txn, effect: Effect) -> bool:
         """Only tables that were read have moved: do the statements come to the same rows there, and may they stand?"""

@@ -17,8 +17,9 @@ from omnigraph.commit.engine import gather
 from omnigraph.commit.txn import Txn
 from omnigraph.gq import Comparison
 from omnigraph.schema.arrow import table_schema
-from omnigraph.schema.catalog import EdgeType, NodeType, TableType
+from omnigraph.schema.catalog import EdgeType, NodeType, ScalarKind, TableType
 from omnigraph.schema.keytext import derive_id
+from omnigraph.table.pinned import PinnedTable
 from omnigraph.table.predicate import And, Compare, Not, Or, Predicate, mask
 from omnigraph.write.arrays import one_array
 from omnigraph.write.keyset import KeySet
@@ -54,7 +55,8 @@ class Selection:
         looked_up = _looked_up(declared, comparison)
         if looked_up is not None:
             column, text = looked_up
-            return table.fetch(column, pa.array([text], pa.utf8()), wanted)
+            texts = pa.array([text], pa.utf8())
+            return table.fetch(column, texts, wanted) if column != "id" else _by_id(table, declared, texts, columns)
         return table.match(as_predicate(declared, comparison), columns).select(wanted)
 
     def by_id(self, declared: TableType, ids: pa.Array[Any], columns: Sequence[str]) -> pa.Table:
@@ -62,7 +64,7 @@ class Selection:
         self.reads.add(declared.table_key)
         if not len(ids) or not self._txn.rows(declared.table_key):
             return _nothing(declared, columns)
-        return self._txn.pinned(declared.table_key).fetch("id", ids, [*columns, ADDRESS])
+        return _by_id(self._txn.pinned(declared.table_key), declared, ids, columns)
 
     def pointing(
         self, asked: Sequence[tuple[EdgeType, str, pa.Array[Any]]], columns: Sequence[Sequence[str]]
@@ -92,6 +94,23 @@ class Selection:
             return pa.Table.from_batches(found).select(wanted) if found else _nothing(edge, columns)
         parts = [table.fetch(end, ids.slice(start, _IDS_AT_ONCE), wanted) for start in range(0, len(ids), _IDS_AT_ONCE)]
         return pa.concat_tables(parts)
+
+
+def _by_id(table: PinnedTable, declared: TableType, ids: pa.Array[Any], columns: Sequence[str]) -> pa.Table:
+    """Rows by id. What the id says already is not read: every column of a row is a request of its own."""
+    located = table.locate(ids)
+    known = {name: located.column(name) for name in ("id", ADDRESS)}
+    if isinstance(declared, NodeType) and declared.key is not None and len(declared.key) == 1:
+        (name,) = declared.key
+        if declared.property(name).type.scalar is ScalarKind.STRING:
+            known[name] = located.column("id")
+    if not located.num_rows:
+        return _nothing(declared, columns)
+    rest = [name for name in columns if name not in known]
+    if rest:
+        rows = table.take(one_array(located.column(ADDRESS), pa.uint64()), rest)
+        known |= {name: rows.column(name) for name in rest}
+    return pa.table({name: known[name] for name in (*columns, ADDRESS)})
 
 
 def addresses_of(rows: pa.Table) -> Addresses:
