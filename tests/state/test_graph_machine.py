@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,7 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import omnigraph as og
 from omnigraph.commit.engine import MAIN
 from omnigraph.core.meter import Meter
-from omnigraph.testing.model import SCHEMA, Model, Refused, dump_snapshot
+from omnigraph.testing.model import EDGES, NODES, SCHEMA, Model, Refused, dump_snapshot
+from omnigraph.testing.mutation_histories import as_query
+from omnigraph.testing.mutation_reference import Delete, Insert, ReferenceGraph, Statement, Update, Where
+from omnigraph.testing.mutation_reference import Refused as MutationRefused
 
 NAMES = st.sampled_from(["ann", "bob", "cat", "dan"])
 PLACES = st.sampled_from(["p1", "p2"])
@@ -37,6 +41,32 @@ KNOWS = st.builds(
 )
 AT = st.builds(lambda id, a, b: {"edge": "At", "from": a, "to": b, "data": {"id": id}}, EDGE_IDS, NAMES, PLACES)
 RECORDS = st.lists(st.one_of(PERSON, PLACE, KNOWS, AT), min_size=1, max_size=6)
+OPS = st.sampled_from(["=", "=", "!=", "<", ">="])
+BY_NAME = st.builds(Where, st.just("name"), OPS, NAMES)
+BY_AGE = st.builds(Where, st.just("age"), OPS, AGES)
+PERSON_WRITES: st.SearchStrategy[Statement] = st.one_of(
+    st.builds(lambda n, a, m: Insert("Person", {"name": n, "age": a, "mail": m}), NAMES, AGES, MAILS),
+    st.builds(lambda a, w: Update("Person", {"age": a}, w), AGES, st.one_of(BY_NAME, BY_AGE)),
+    st.builds(lambda m, w: Update("Person", {"mail": m}, w), MAILS, BY_NAME),
+)
+OTHER_WRITES: st.SearchStrategy[Statement] = st.one_of(
+    st.builds(lambda t: Insert("Place", {"title": t}), st.sampled_from("xy")),
+    st.builds(
+        lambda t, u: Update("Place", {"title": t}, Where("title", "=", u)), st.sampled_from("xy"), st.sampled_from("xy")
+    ),
+    st.builds(
+        lambda a, b, w: Insert("Knows", {"from": a, "to": b, "weight": w}), NAMES, NAMES, st.sampled_from([None, 1.0])
+    ),
+    st.builds(lambda a, b: Insert("At", {"from": a, "to": b}), NAMES, PLACES),
+)
+DELETES: st.SearchStrategy[Statement] = st.one_of(
+    st.builds(lambda w: Delete("Person", w), st.one_of(BY_NAME, BY_AGE)),
+    st.builds(lambda n: Delete("Knows", Where("from", "=", n)), NAMES),
+    st.builds(lambda p: Delete("At", Where("to", "=", p)), PLACES),
+    st.builds(lambda t: Delete("Place", Where("title", "=", t)), st.sampled_from("xy")),
+)
+WRITES = st.lists(st.one_of(PERSON_WRITES, OTHER_WRITES), min_size=1, max_size=4)
+MUTATIONS = st.one_of(WRITES, WRITES, st.lists(DELETES, min_size=1, max_size=2))
 # Mostly nodes first, so that histories get somewhere.
 SEED = [
     *({"type": "Person", "data": {"name": name}} for name in ("ann", "bob", "cat")),
@@ -79,6 +109,30 @@ class GraphMachine(RuleBasedStateMachine):
             self.commits += 1
             self.at[receipt.commit_id] = self.model.dump()
 
+    @rule(statements=MUTATIONS, first=st.booleans(), rng=st.randoms(use_true_random=False))
+    def mutate(self, statements: list[Statement], first: bool, rng: Any) -> None:
+        graph = self.graph if first else self.other
+        query = as_query(graph.catalog, rng, statements)
+        before = graph.snapshot().commit_id
+        reference = ReferenceGraph(graph.catalog)
+        reference.rows = {key: _without_ids(rows) for key, rows in _by_key(self.model.dump()).items()}
+        try:
+            answer = reference.run(query.statements)
+        except MutationRefused:
+            try:
+                graph.mutate(query.text, params=query.params)
+            except (og.errors.DataInvalid, og.errors.QueryInvalid):
+                assert graph.snapshot().commit_id == before
+                return
+            raise AssertionError(f"the model refuses {query}") from None
+        receipt = graph.mutate(query.text, params=query.params)
+        assert (receipt.commit_id is not None) == answer.changed, (query, receipt)
+        assert (receipt.affected_nodes, receipt.affected_edges) == (answer.nodes, answer.edges), (query, receipt)
+        self.model.types = _with_ids(reference.rows, dump_snapshot(graph.snapshot()), self.model.types)
+        if receipt.commit_id is not None:
+            self.commits += 1
+            self.at[receipt.commit_id] = self.model.dump()
+
     @rule()
     def reopen(self) -> None:
         self.other.close()
@@ -107,8 +161,29 @@ class GraphMachine(RuleBasedStateMachine):
     def the_history_is_one_line(self) -> None:
         commits = self.graph.commits()
         assert len(commits) == self.commits
-        for newer, older in zip(commits, commits[1:], strict=False):
+        for newer, older in itertools.pairwise(commits):
             assert tuple(newer.parents) == (older.id,)
+
+
+def _by_key(types: dict[str, Any]) -> dict[str, Any]:
+    return {f"{'node' if name in NODES else 'edge'}:{name}": types[name] for name in (*NODES, *EDGES)}
+
+
+def _without_ids(rows: dict[str, Any]) -> dict[str, Any]:
+    return {id_: {name: value for name, value in row.items() if name != "id"} for id_, row in rows.items()}
+
+
+def _with_ids(rows: dict[str, Any], real: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """The reference's rows under the ids that the graph minted: both mint in the order of the statements."""
+    found: dict[str, Any] = {}
+    for key, mine in rows.items():
+        name = key.partition(":")[2]
+        minted = sorted((id_ for id_ in mine if id_.startswith("minted ")), key=lambda id_: int(id_.split()[1]))
+        new = sorted(real[name].keys() - before[name].keys() - mine.keys())
+        assert len(new) == len(minted), (name, new, minted)
+        names = dict(zip(minted, new, strict=True))
+        found[name] = {names.get(id_, id_): {"id": names.get(id_, id_), **row} for id_, row in mine.items()}
+    return found
 
 
 GraphMachine.TestCase.settings = settings(max_examples=8, stateful_step_count=12, deadline=None)

@@ -100,7 +100,7 @@ class Histories:
         statements = [make() for _ in range(count)]
         if self.rng.random() < 0.01:
             statements.append(self._write() if delete else self._delete())
-        return self._written(statements)
+        return as_query(self.catalog, self.rng, statements)
 
     # --- statements -------------------------------------------------------------------------------------------------
 
@@ -206,13 +206,13 @@ class Histories:
         }
         return choices[kind.scalar]()
 
-    # --- as text ----------------------------------------------------------------------------------------------------
 
-    def _written(self, statements: list[Statement]) -> Query:
-        params = _Params(self.catalog, self.rng)
-        body = " ".join(params.statement(statement) for statement in statements)
-        declared = ", ".join(f"${name}: {kind}" for name, kind in params.declared.items())
-        return Query(statements, f"query step({declared}) {{ {body} }}", params.values)
+def as_query(catalog: Catalog, rng: random.Random, statements: list[Statement]) -> Query:
+    """The text of a query with these statements, and its parameters."""
+    params = _Params(catalog, rng)
+    body = " ".join(params.statement(statement) for statement in statements)
+    declared = ", ".join(f"${name}: {kind}" for name, kind in params.declared.items())
+    return Query(statements, f"query step({declared}) {{ {body} }}", params.values)
 
 
 @dataclass
