@@ -17,14 +17,14 @@ from omnigraph.commit.heal import find_drift, heal
 from omnigraph.commit.recover import recover_one
 from omnigraph.commit.witness import owner_gone
 from omnigraph.core import failpoints
-from omnigraph.core.errors import Conflict, Corruption, InvalidInput, OmnigraphError, Refused
+from omnigraph.core.errors import Conflict, Corruption, InvalidInput, NotFound, OmnigraphError, Refused
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Head
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
 from omnigraph.store import layout
-from omnigraph.table.collect import Deleted, delete_versions
+from omnigraph.table.collect import Deleted, delete_versions, loose_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.cleanup_look import CLOCK_SKEW_S_MAX, Look, Orphan, clock_refusal, look
 from omnigraph.upkeep.cleanup_plan import LinePlan, Policy, doom, make_policy, ranges_text, spare
@@ -47,6 +47,7 @@ class CleanupPlan(Report):
     orphans: tuple[Orphan, ...]
     checkpoints: tuple[str, ...]
     drifting: tuple[str, ...] = ()
+    expired: tuple[str, ...] = ()  # staging records of batches that nobody has loaded for a day
 
     @property
     def versions(self) -> int:
@@ -54,7 +55,7 @@ class CleanupPlan(Report):
 
     @property
     def empty(self) -> bool:
-        return self.versions == 0 and not self.orphans
+        return self.versions == 0 and not self.orphans and not self.expired
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -81,6 +82,7 @@ class CleanupPlan(Report):
             "orphans": [vars(orphan) | {} for orphan in self.orphans],
             "checkpoints": list(self.checkpoints),
             "drifting": list(self.drifting),
+            "expired_staging": list(self.expired),
         }
 
     def reason(self, line: LinePlan) -> str:
@@ -200,6 +202,7 @@ def _plan(
         orphans=seen.orphans,
         checkpoints=tuple(one.name for one in seen.checkpoints),
         drifting=_drifting(seen),
+        expired=tuple(one.id for one in seen.staging if one.expired),
     )
     return plan, seen
 
@@ -237,11 +240,11 @@ def run_cleanup(
     record = _Record(engine, run, actor, plan, meter)
     _recover_first(engine, plan, meter)
     wanted = {line.place: line for line in plan.lines}
-    if plan.versions:
+    if plan.versions or plan.expired:
         for branch in plan.branches:
-            _swap_head(engine, branch, lambda head: replace(head, mark=run), meter)
+            swap_head(engine, branch, lambda head: replace(head, mark=run), meter)
         failpoints.hit("cleanup.marked")
-    first, _ = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
+    first, seen = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
     _refuse_drift(engine, first, meter)
     doomed = spare(wanted, first.lines)
     boundaries = _raise_boundaries(engine, plan, first, doomed, run, actor, meter)
@@ -249,10 +252,13 @@ def run_cleanup(
     second, _ = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
     doomed = spare(doomed, second.lines)
     orphans = _still(plan.orphans, first.orphans, second.orphans)
-    record.planned(doomed, orphans, boundaries)
+    expired = [one for one in seen.staging if one.expired and one.id in plan.expired]
+    record.planned(doomed, orphans, boundaries, [file for one in expired for file in one.files])
     failpoints.hit("cleanup.recorded")
     tables, errors = _delete(engine, doomed, meter)
     gone = _delete_orphans(engine, orphans, errors, meter)
+    if plan.versions or plan.expired:
+        _give_up_batches(engine, run, [one.id for one in expired], errors, meter)
     report = CleanupReport(
         uri=engine.uri,
         run=run,
@@ -303,7 +309,7 @@ def _refuse_drift(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
             )
 
 
-def _swap_head(engine: Engine, branch: str, edit: Any, meter: Meter) -> Held:
+def swap_head(engine: Engine, branch: str, edit: Any, meter: Meter) -> Held:
     """One swap that changes the head row and adds no commit."""
     for attempt in range(1, SWAP_ATTEMPTS_MAX + 1):
         held = engine.latest(branch, meter)
@@ -351,7 +357,7 @@ def _raise_boundaries(
             }
             engine.boundary.raise_to(identity, target, json.dumps(note, sort_keys=True).encode(), meter=meter)
         reached = engine.boundary.value(identity, repeated=max(before, target), meter=meter)
-        _swap_head(
+        swap_head(
             engine, branch, lambda head, reached=reached: replace(head, boundary=max(head.boundary, reached)), meter
         )
         found[branch] = reached
@@ -407,6 +413,38 @@ def _delete_orphans(engine: Engine, orphans: Sequence[Orphan], errors: list[str]
     return tuple(gone)
 
 
+def _give_up_batches(engine: Engine, run: str, expired: Sequence[str], errors: list[str], meter: Meter) -> None:
+    """Delete the records of batches that nobody has loaded, and the files of those whose records went in an earlier run.
+
+    In two runs, because whoever still holds such a record plans again after this run's mark, and finds it gone."""
+    for entry in engine.store.list(layout.CLEANUPS, meter=meter):
+        data = engine.store.get(entry.key, meter=meter)
+        body = json.loads(data) if data else {}
+        if body.get("run") == run or body.get("state") != "done" or not body.get("given_up_files"):
+            continue
+        files = [file for file in body["given_up_files"] if layout.is_table_path("/".join(file.split("/")[:2]))]
+        free = _loose(engine, {"/".join(file.split("/")[:2]) for file in files}, meter)
+        failures = engine.store.delete_many([file for file in files if file in free], meter=meter)
+        errors += [f"{failure.key}: {failure.error.message}" for failure in failures]
+        if not failures:
+            body["given_up_files"] = []
+            engine.store.replace(entry.key, json.dumps(body, sort_keys=True, indent=1).encode(), meter=meter)
+    engine.store.delete_many([layout.staging_key(one) for one in expired], meter=meter)
+
+
+def _loose(engine: Engine, locations: set[str], meter: Meter) -> set[str]:
+    """Files of these tables that no version names."""
+    found: set[str] = set()
+    for location in locations:
+        try:
+            handle = engine.tables.open_latest(TableRef(location), meter)
+        except NotFound:
+            continue
+        for file in loose_files(handle, location, meter):
+            found.add(f"{location}/{file.path.rpartition(location + '/')[2]}")
+    return found
+
+
 # --- the record ---------------------------------------------------------------------------------------------------------
 
 
@@ -446,6 +484,7 @@ class _Record:
         doomed: Mapping[tuple[str, str | None], LinePlan],
         orphans: Sequence[Orphan],
         boundaries: Mapping[str, int],
+        files: Sequence[str],
     ) -> None:
         self.body["state"] = "deleting"
         self.body["boundaries"] = dict(boundaries)
@@ -456,6 +495,7 @@ class _Record:
             if line.doomed
         ]
         self.body["orphans"] = [orphan.prefix for orphan in orphans]
+        self.body["given_up_files"] = list(files)
         self._write()
 
     def done(self, report: CleanupReport) -> None:

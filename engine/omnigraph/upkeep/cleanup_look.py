@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.intent import Intent
-from omnigraph.core.errors import Corruption, OmnigraphError, Refused
+from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, Refused
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.state import State
@@ -23,6 +23,7 @@ from omnigraph.upkeep.checkpoints import Checkpoint, list_checkpoints, state_of
 from omnigraph.upkeep.cleanup_plan import Line, Policy, Range, SeenCommit, oldest_retained
 from omnigraph.upkeep.rubbish import Line as Place
 from omnigraph.upkeep.rubbish import lines_claimed, lines_named, list_artefacts, unclaimed
+from omnigraph.write.staging import RECORD_LIFE_S, Records
 
 # Between this machine's clock and the store's. Ages are differences of the two, and nothing is deleted by a wrong one.
 CLOCK_SKEW_S_MAX = 300
@@ -40,6 +41,16 @@ class Orphan:
     @property
     def prefix(self) -> str:
         return f"{self.path}/" if self.ref is None else f"{self.path}/tree/{self.ref}/"
+
+
+@dataclass(frozen=True)
+class Staging:
+    """A staging record: a live one keeps what its files may have become part of, an expired one is rubbish."""
+
+    id: str
+    tables: tuple[tuple[str, str | None, int], ...]  # location, ref, base pin
+    files: tuple[str, ...]
+    expired: bool
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,7 @@ class Look:
     orphans: tuple[Orphan, ...]
     intents: tuple[Intent, ...] = field(repr=False)
     checkpoints: tuple[Checkpoint, ...] = ()
+    staging: tuple[Staging, ...] = ()
 
 
 def look(engine: Engine, policy: Policy, branches: Sequence[str], now_us: int, meter: Meter) -> Look:
@@ -70,13 +82,14 @@ def look(engine: Engine, policy: Policy, branches: Sequence[str], now_us: int, m
     seen = _versions(engine, artefacts.datasets, artefacts.forks, branches, meter)
     _check_clock(seen, now_us)
     intents = _intents(engine, meter)
+    staging = _staging(engine, now_us, meter)
     views = [_branch(engine, branch, policy, seen, now_us, meter) for branch in branches]
     checkpoints, pinned = _checkpoints(engine, meter)
     states = [state for view in views for state in (view.held.state, view.then)]
     _check_present(seen, views)
     lines = [
         *_manifest_lines(seen, views, intents, checkpoints),
-        *_table_lines(seen, views, intents, pinned),
+        *_table_lines(seen, views, intents, pinned, staging),
     ]
     return Look(
         now_us,
@@ -91,6 +104,7 @@ def look(engine: Engine, policy: Policy, branches: Sequence[str], now_us: int, m
         ),
         tuple(intents),
         tuple(checkpoints),
+        tuple(staging),
     )
 
 
@@ -146,6 +160,41 @@ def _intents(engine: Engine, meter: Meter) -> list[Intent]:
             ) from error
         if intent is not None:
             found.append(intent)
+    return found
+
+
+def _staging(engine: Engine, now_us: int, meter: Meter) -> list[Staging]:
+    """Every staging record. One that does not read keeps everything, as long as it may be in use."""
+    found = []
+    records = Records(engine.store)
+    for entry in engine.store.list(layout.STAGING, meter=meter):
+        ulid = layout.record_ulid(entry.key)
+        if ulid is None:
+            continue
+        expired = now_us - entry.modified_us > RECORD_LIFE_S * 1_000_000
+        try:
+            record = records.read(ulid, meter)
+        except NotFound:
+            continue
+        except Corruption as error:
+            if expired:
+                found.append(Staging(ulid, (), (), expired))
+                continue
+            raise Refused(
+                f"a staging record cannot be read, so what it needs is not known: {error.message}",
+                hint="delete the file to give the batch up",
+                reason="unreadable-staging-record",
+                object=entry.key,
+            ) from error
+        places = {table.key: table.path for table in record.tables}
+        files = [
+            f"{places[share.table_key]}/{file.path}"
+            for share in record.staged
+            for file in share.files
+            if share.table_key in places
+        ]
+        tables = tuple((table.path, table.ref, table.pin) for table in record.tables)
+        found.append(Staging(ulid, tables, tuple(files), expired))
     return found
 
 
@@ -256,6 +305,7 @@ def _table_lines(
     views: Sequence[BranchView],
     intents: Sequence[Intent],
     pinned: Mapping[str, State],
+    staging: Sequence[Staging],
 ) -> Iterator[Line]:
     kept: dict[Place, list[Range]] = {}
     keys: dict[Place, str] = {}
@@ -274,6 +324,10 @@ def _table_lines(
             exempt[key] = f"pending {intent.kind} {intent.op}"
         for read in intent.plan.reads if intent.plan is not None else ():
             exempt.setdefault(read.key, f"read by pending {intent.kind} {intent.op}")
+    for record in staging:
+        for path, ref, pin_version in () if record.expired else record.tables:
+            # Its files may have been committed, undone, and be about to be committed again.
+            kept.setdefault((path, ref), []).append(Range(pin_version + 1, None, f"staged batch {record.id}"))
     for place in sorted(keys, key=lambda place: (keys[place], place[0], place[1] or "")):
         key = keys[place]
         yield Line(key, *place, seen.get(place, ()), tuple(kept.get(place, ())), exempt.get(key))

@@ -29,19 +29,23 @@ CACHED_ROWS_MAX = 200_000  # own writes beyond this are not worth their room in 
 
 
 class StagedAppends:
-    """Files of an append, kept across the plans of one write: they do not depend on what they were planned on."""
+    """Files of an append, kept across the plans of one write: they do not depend on what they were planned on.
+
+    Only as long as no cleanup has begun since they were written: it may have taken them together with a version of ours
+    that somebody has undone.
+    """
 
     def __init__(self) -> None:
-        self._fragments: dict[str, Any] = {}
+        self._fragments: dict[str, tuple[str | None, Any]] = {}
 
-    def transaction(self, key: str, handle: Any) -> Any | None:
+    def transaction(self, key: str, handle: Any, mark: str | None) -> Any | None:
         from omnigraph.table.dataset import append_of
 
-        fragments = self._fragments.get(key)
-        return None if fragments is None else append_of(handle, fragments)
+        written_at, fragments = self._fragments.get(key, (None, None))
+        return None if fragments is None or written_at != mark else append_of(handle, fragments)
 
-    def keep(self, key: str, transaction: Any) -> Any:
-        self._fragments[key] = transaction.operation.fragments
+    def keep(self, key: str, transaction: Any, mark: str | None) -> Any:
+        self._fragments[key] = (mark, transaction.operation.fragments)
         return transaction
 
 
@@ -78,19 +82,23 @@ def _lower_one(txn: Txn, change: TypeChange, staged: StagedAppends) -> Action | 
 def append_action(txn: Txn, pin: Pin, rows: pa.Table, counts: Counts, staged: StagedAppends) -> Action:
     engine = txn.engine
 
+    mark = txn.state.head.mark
+
     def stage(handle: Any, meter: Meter) -> Any:
-        known = staged.transaction(pin.key, handle)
-        return known if known is not None else staged.keep(pin.key, engine.tables.stage_append(handle, rows, meter))
+        known = staged.transaction(pin.key, handle, mark)
+        if known is not None:
+            return known
+        return staged.keep(pin.key, engine.tables.stage_append(handle, rows, meter), mark)
 
     def landed(handle: Any) -> None:
         note = rows if rows.num_rows <= CACHED_ROWS_MAX else None
-        _note(txn, pin, handle, handle_operation(staged, pin.key, handle), note, None)
+        _note(txn, pin, handle, handle_operation(staged, pin.key, handle, mark), note, None)
 
     return Action(pin.key, stage, counts, landed)
 
 
-def handle_operation(staged: StagedAppends, key: str, handle: Any) -> Any:
-    transaction = staged.transaction(key, handle)
+def handle_operation(staged: StagedAppends, key: str, handle: Any, mark: str | None) -> Any:
+    transaction = staged.transaction(key, handle, mark)
     return None if transaction is None else transaction.operation
 
 

@@ -16,6 +16,7 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.plan import Counts
 from omnigraph.commit.run import Action, Prepared, Request, run
 from omnigraph.commit.txn import Txn
+from omnigraph.core.errors import Conflict
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog, EdgeType, table_schema
 from omnigraph.table import staged as fragments_
@@ -88,10 +89,18 @@ class _StreamedLoad:
     staged: dict[str, list[Any]] | None = None
     files: list[str] = field(default_factory=list)
     sent: bool = False  # a table commit of these files may be on its way
+    mark: str | None = None  # the cleanup mark on which they were written
 
     def prepare(self, txn: Txn) -> Prepared | None:
         if self.staged is None:
+            self.mark = txn.state.head.mark
             verdict = self._stage(txn)
+        elif txn.state.head.mark != self.mark:
+            # What an undone version of ours named may be gone with it, and the source can be read only once.
+            raise Conflict(
+                "a cleanup began while this load was under way, and what it has staged may be gone",
+                hint="repeat the load",
+            )
         else:
             verdict = judge_staged(txn, {key: self._described(key) for key in self.staged})
         verdict.raise_if_bad()
