@@ -22,7 +22,7 @@ from omnigraph.commit.heal import heal
 from omnigraph.commit.outcome import LANDED, PENDING, find_outcome
 from omnigraph.commit.recover import recover_all
 from omnigraph.core import failpoints
-from omnigraph.core.errors import AlreadyExists, NotFound, OmnigraphError
+from omnigraph.core.errors import AlreadyExists, NotFound, OmnigraphError, StoreUnavailable
 from omnigraph.core.meter import Meter
 from omnigraph.testing.children import Child
 from omnigraph.testing.content import Content, content_of, faults_of, leftovers_of
@@ -273,9 +273,10 @@ class Matrix:
                 verdict.findings.append(f"a second recovery still found work: {again}")
             # The next write tells of drift, and what is checked after it was there before it.
             held = engine.latest(MAIN)
-            wrote = append(engine, keys_of(cell.width), ["next"]).row
+            keys = [key for key in keys_of(cell.width) if key in held.state.tables]
+            wrote = append(engine, keys, ["next"]).row
             now = engine.latest(MAIN).state
-            moved = {key: now.tables[key].version - held.state.tables[key].version for key in keys_of(cell.width)}
+            moved = {key: now.tables[key].version - held.state.tables[key].version for key in keys}
             if wrote is None or now.version != held.version + 1 or set(moved.values()) != {1}:
                 verdict.findings.append(f"the next write had to work around something: {moved}")
             verdict.findings.extend(faults_of(engine))
@@ -293,6 +294,8 @@ def _promise(engine: Any, said: tuple[Any, ...], verdict: Verdict) -> str | None
             verdict.findings.append(f"acknowledged commit {said[1]} has not landed")
         return "after"
     _, code, commit_id = said
+    if code == "failpoint":
+        return None  # a defect, not an answer
     if code != "outcome-unknown":
         return "before"
     if commit_id is None:
@@ -312,7 +315,12 @@ def _promise(engine: Any, said: tuple[Any, ...], verdict: Verdict) -> str | None
 
 def _act(say: Any, name: str, root: str, width: int, arming: str, record: bool) -> None:
     """Run one driver. Says which failpoints it passed, and how it ended."""
-    failpoints.arm_from(arming)
+    place, _, word = arming.partition("=")
+    if word == "raise" and place.startswith("store."):
+        name_, _, hit = place.partition(":")
+        failpoints.arm(name_, StoreUnavailable("the store does not answer"), at=int(hit))
+    else:
+        failpoints.arm_from(arming)
     with failpoints.recording() as passed:
         try:
             act = recover if name == "recovery" else OPERATIONS[name].act
