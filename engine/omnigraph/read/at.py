@@ -118,8 +118,18 @@ def reclaimed(engine: Engine, current: Held, commit_id: str, meter: Meter) -> Re
     """The error for a commit whose version was cleaned up; it names the oldest one that still opens."""
     oldest = _oldest_left(engine, current, meter)
     hint = f"take a snapshot at {oldest} or newer" if oldest is not None else None
+    row = engine.history.find(current, commit_id, meter=meter)
+    version = row.manifest_version if row is not None else current.version
+    note = engine.boundary.note(current.state.identity, version, meter=meter)
     return Reclaimed(
-        f"commit {commit_id} was cleaned up: oldest={oldest}", hint=hint, commit_id=commit_id, oldest=oldest
+        f"commit {commit_id} was cleaned up: oldest={oldest}",
+        hint=hint,
+        commit_id=commit_id,
+        oldest=oldest,
+        cleanup=note.get("run"),
+        cleaned_by=note.get("actor"),
+        cleaned_at_us=note.get("at_us"),
+        policy=note.get("policy"),
     )
 
 
