@@ -50,9 +50,12 @@ class StagedFragment:
 
 
 class PartInput:
-    """Parts in the order of their places. ``types``: table keys that the input names, with rows or without."""
+    """Parts in the order of their places. ``types``: table keys that the input names, with rows or without. ``set_aside``:
+    bad rows have left already, so that what was said of them is no complaint about the rest."""
 
-    def __init__(self, parts: Iterable[StagedPart], types: Iterable[str], catalog: Catalog) -> None:
+    def __init__(
+        self, parts: Iterable[StagedPart], types: Iterable[str], catalog: Catalog, *, set_aside: bool = False
+    ) -> None:
         self._parts = sorted(parts, key=lambda part: part.place)
         self._places = _places(self._parts)
         self.catalog = catalog
@@ -62,8 +65,9 @@ class PartInput:
                 shares.setdefault(share.table_key, []).append(share)
         self.shares: Mapping[str, Sequence[Share]] = dict(sorted(shares.items()))
         self.records = sum(part.records for part in self._parts)
-        self.malformed = self._complaints(part.malformed for part in self._parts)
-        self.bad_values = self._complaints(part.bad_values for part in self._parts)
+        judged = () if set_aside else self._parts
+        self.malformed = self._complaints(part.malformed for part in judged)
+        self.bad_values = self._complaints(part.bad_values for part in judged)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -166,7 +170,8 @@ class PartInput:
         """The key columns of a table as a change set, with the number of each row."""
         declared = self.catalog.by_table_key(key)
         schema = pa.schema([table_schema(declared).field(name) for name in key_columns(declared)])
-        rows = pa.Table.from_batches(self.key_batches(txn, key), schema=schema)
+        # In one piece: how duplicates are worded must not depend on how the rows were cut.
+        rows = pa.Table.from_batches(self.key_batches(txn, key), schema=schema).combine_chunks()
         numbered = rows.append_column(ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
         return TypeChange(declared, numbered, mode, minted=self.minted(key), origin=self._one_origin(key))
 

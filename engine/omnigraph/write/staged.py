@@ -226,7 +226,8 @@ class StagingTxn:
                 if share.staged is not None:
                     self._check_mine(share.staged)
         task = self.task(mode)
-        given = PartInput(parts, (self._key(name) for name in types), task.catalog)
+        keys = [self._key(name) for name in types]
+        given = PartInput(parts, keys, task.catalog, set_aside=on_bad_row == "quarantine")
         load = PartLoad(self._engine, options, given, task, self._record.schema_hash, workers or Threads())
         try:
             done = load.run()
@@ -365,7 +366,11 @@ class _StagedLoad:
         outcome = run(self.engine, request, self._prepare, meter)
         done = receipt(outcome, self.options.branch, RejectedRows(), {}, meter)
         if outcome.row is not None and not outcome.replayed:
-            Records(self.engine.store).delete(record.id)
+            try:
+                Records(self.engine.store).delete(record.id)
+            except OmnigraphError as error:
+                # The commit stands: a record that stays is a warning, and expires by itself.
+                return replace(done, warnings=(*done.warnings, error.message))
         return done
 
     def _verify_files(self, record: Record, meter: Meter) -> None:
