@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.table.distinct import sorted_distinct
 from omnigraph.table.layout import Fragment, Layout, advance, arrive
 
 BYTES_MAX = 256 << 20
@@ -200,7 +201,7 @@ class KeyCache:
             known = self.deletions(before)
             if offsets is None or known is None:
                 continue
-            merged = np.union1d(known.offsets, offsets)
+            merged = sorted_distinct(np.concatenate([known.offsets, offsets]))
             if len(merged) == fragment.deleted_rows:
                 self.put_deletions(fragment, merged)
 
@@ -360,7 +361,7 @@ _NOTHING_DELETED = Deletions(np.empty(0, np.int64))
 
 def split_addresses(addresses: pa.Array[Any]) -> dict[int, np.ndarray[Any, np.dtype[np.int64]]]:
     """Row addresses → offsets by fragment id, each sorted."""
-    flat = np.unique(np.asarray(addresses.to_numpy(zero_copy_only=False), dtype=np.uint64))
+    flat = sorted_distinct(np.asarray(addresses.to_numpy(zero_copy_only=False), dtype=np.uint64))
     fragment_ids = (flat >> np.uint64(32)).astype(np.int64)
     offsets = (flat & np.uint64(0xFFFFFFFF)).astype(np.int64)
     edges = np.flatnonzero(np.diff(fragment_ids)) + 1

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.core import meter as m
 from omnigraph.core.errors import Corruption
+from omnigraph.table.distinct import sorted_distinct
 from omnigraph.table.keys import SMALL_ROWS_MAX, KeyCache, Large, as_key
 from omnigraph.table.layout import Fragment, Layout
 from omnigraph.table.predicate import among
@@ -104,7 +105,7 @@ class Lookup:
                 return found
         distinct = pc.unique(values.drop_null())
         positions, _ = self.find(column, distinct)
-        present = distinct.take(_picks(np.unique(positions)))
+        present = distinct.take(_picks(sorted_distinct(positions)))
         answer: pa.BooleanArray = _bools(pc.is_in(values, value_set=present, skip_nulls=True))
         return answer
 

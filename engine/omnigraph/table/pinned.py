@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.core import meter as m
 from omnigraph.table.blob import READ_BYTES, blob_columns
+from omnigraph.table.distinct import sorted_distinct
 from omnigraph.table.keys import KeyCache
 from omnigraph.table.layout import Layout, layout_of
 from omnigraph.table.lookup import Addresses, Lookup
@@ -149,7 +150,7 @@ class PinnedTable:
         if len(addresses) == 0:
             return self._nothing(names)
         wanted = np.asarray(_one_array(addresses).to_numpy(zero_copy_only=False), np.uint64)
-        found = self._read_addresses(np.unique(wanted), [name for name in names if name != "_rowaddr"])
+        found = self._read_addresses(sorted_distinct(wanted), [name for name in names if name != "_rowaddr"])
         order = pc.index_in(pa.array(wanted), value_set=found.column("_rowaddr"))
         return found.take(order).select(names)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.core.errors import Corruption
+from omnigraph.table.distinct import sorted_distinct
 from omnigraph.table.predicate import addresses_among
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _of_fragment(handle: LanceDataset, fragment_id: int) -> np.ndarray[Any, Any]
 
 
 def _read_row_ids(handle: LanceDataset, wanted: Addresses) -> Addresses:
-    ordered = np.unique(wanted)
+    ordered = sorted_distinct(wanted)
     ids = np.empty(len(ordered), np.uint64)
     for start in range(0, len(ordered), _ADDRESSES_PER_FILTER):
         chunk = ordered[start : start + _ADDRESSES_PER_FILTER]

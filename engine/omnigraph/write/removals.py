@@ -16,6 +16,7 @@ import pyarrow as pa
 from omnigraph.gq import DeleteEdge, DeleteNode
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, TableType
+from omnigraph.table.distinct import sorted_distinct
 from omnigraph.write.arrays import chunked, one_array, positions
 from omnigraph.write.changes import TypeChange
 from omnigraph.write.selection import Addresses, Selection, addresses_of
@@ -33,7 +34,7 @@ class _Gone:
         """Rows with ``_rowaddr``, and ``id`` where ids are wanted; how many of them were not gone already."""
         mine, first = np.unique(addresses_of(rows), return_index=True)
         new = ~np.isin(mine, self.addresses)
-        self.addresses = np.union1d(self.addresses, mine)
+        self.addresses = sorted_distinct(np.concatenate([self.addresses, mine]))
         if "id" in rows.column_names:
             self.ids.append(one_array(rows.column("id"), pa.utf8()).take(positions(first[new])))
         return int(new.sum())
