@@ -1,0 +1,50 @@
+"""``python -m bench NAME...``: run benches, print their tables, keep them as JSON; ``report`` writes the page of them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench import cap, mutate, report, results, throughput, wire
+from bench.lab import Lab
+
+AT_THE_WIRE = {"wire": wire.run, "cap": cap.run, "mutate": mutate.run}
+NAMES = (*AT_THE_WIRE, "throughput")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench", description="What the engine costs; tables, and JSON beside them.")
+    parser.add_argument("names", nargs="+", choices=[*NAMES, "all", "report"])
+    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not what it costs")
+    parser.add_argument("--into", type=Path, default=results.FOLDER, help="folder of the JSON files")
+    given = parser.parse_args(arguments)
+    wanted = list(NAMES) if "all" in given.names else [name for name in NAMES if name in given.names]
+    started = time.perf_counter()
+    if any(name in AT_THE_WIRE for name in wanted):
+        with Lab() as lab:
+            for name in wanted:
+                if name in AT_THE_WIRE:
+                    _keep(name, AT_THE_WIRE[name](lab, quick=given.quick), given)
+    if "throughput" in wanted:
+        _keep("throughput", throughput.run(quick=given.quick), given)
+    if wanted:
+        print(f"\n{', '.join(wanted)}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    if "report" in given.names:
+        print(report.write(given.into))
+    return 0
+
+
+def _keep(name: str, found: tuple[list[results.Table], dict[str, Any]], given: argparse.Namespace) -> None:
+    tables, facts = found
+    facts = {**facts, "load_average": results.load_average()}
+    for one in tables:
+        print(f"\n{results.as_markdown(one)}")
+    path = results.write(name, tables, facts, quick=given.quick, folder=given.into)
+    print(f"\n{path}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The page of figures, written from the JSON that the benches left. Owns its text; measures nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bench import results
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "performance.md"
+
+HEAD = """\
+# Performance
+
+<!-- Written by `./run bench report` from bench/results/*.json. Change those, or bench/report.py, not this page. -->
+
+What a write asks of an object store, how that depends on history, and how fast rows go in and out. `./run bench all`
+measures everything on this page again (under ten minutes on two cores); `./run bench all --quick` shows in two that it
+runs. Counts are those of a proxy between the engine and an emulated store, so they hold on any store; seconds are of one machine
+and compare only with the other seconds of their table. A real object store takes 10 to 100 ms a request: there the time of
+a small write is its hops times that.
+"""
+
+INTRODUCTIONS = {
+    "wire": """\
+## Cost at the wire
+
+Every request belongs to one class: `data` (rows and deletions), `index`, `versions` (a table's own log), `manifest` (what the
+graph is), `intent` (what recovery needs), `boundary` (what cleanup may have taken), `schema` and `other`. The classes add up to
+the total. The receipt of each write, `receipt.storage`, says the same as the proxy; a test holds that, and another compares
+the counts of every operation with `tests/golden/requests.json`.
+
+In order, a warm single edge is: does the next version of the manifest exist; the data file, beside the intent; listing,
+transaction and version of the table, beside the manifest's data file; transaction and version of the manifest; the
+boundary, beside the end of the intent. Eleven requests in eight steps; each further table of the same commit adds its own data file,
+listing, transaction and version beside those that are there.
+""",
+    "cap": """\
+## Time under a cap
+""",
+    "mutate": """\
+## Mutations
+""",
+    "throughput": """\
+## Throughput and memory
+""",
+}
+
+
+def write(folder: Path = results.FOLDER, page: Path = PAGE) -> Path:
+    parts = [HEAD]
+    for name, introduction in INTRODUCTIONS.items():
+        found = results.read(name, folder)
+        if found is not None:
+            parts.append(introduction)
+            parts.append(_stamp(found))
+            parts += [results.as_markdown(one) + "\n" for one in found["tables"]]
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n".join(parts))
+    return page
+
+
+def _stamp(found: dict[str, Any]) -> str:
+    machine = found["machine"]
+    return (
+        f"`{found['command']}` on {found['date']}: {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB, "
+        f"{machine['system']}, Python {machine['python']}, pylance {machine['pylance']}, pyarrow {machine['pyarrow']}; "
+        f"load average at the end {found['facts'].get('load_average', '?')}.\n"
+    )

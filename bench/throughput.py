@@ -1,0 +1,376 @@
+"""Rows a second and memory, against plain Lance in the same run; each case in a child of its own.
+
+The parent makes the inputs and reads what the children print. A child measures one case: alone in its process, so that
+its memory is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bench.results import Table, table
+
+EDGES_PER_NODE = 5
+MERGED = 10_000
+SCHEMA = """\
+node Person { name: String @key age: I32? score: F64? }
+edge Knows: Person -> Person { weight: F64? }
+edge Follows: Person -> Person { weight: F64? @unique(src, dst) }
+"""
+FLAT_SCHEMA = "node Person { name: String @key age: I32? score: F64? city: String? active: Bool? }\n"
+GIB = 2**30
+
+
+def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
+    nodes = 50_000 if quick else 1_000_000
+    rounds = 1 if quick else 3
+    with _folder() as folder:
+        make_inputs(folder, nodes)
+        append = _child("append", folder, rounds)
+        unique = _child("unique", folder, rounds)
+        memory = _child("memory", folder)
+        ndjson = _child("ndjson", folder, rounds)
+        merge = _child("merge", folder, 3 if quick else 7)
+        export = _child("export", folder)
+    rows = nodes * (1 + EDGES_PER_NODE)
+    tables = [_append_table(append, unique, rows), _other_table(ndjson, merge, export), _memory_table(memory)]
+    return tables, {"nodes": nodes, "edges": nodes * EDGES_PER_NODE, "rounds": rounds, "raw": [append, unique, merge]}
+
+
+def _append_table(append: dict[str, Any], unique: dict[str, Any], rows: int) -> Table:
+    plain = append["plain_s"]
+    shown = [
+        ["plain lance.write_dataset", plain, rows / plain, None, None],
+        [
+            "graph.check: reading and every check, nothing written",
+            append["check_s"],
+            rows / append["check_s"],
+            None,
+            None,
+        ],
+        ["graph.load, append of tables", append["load_s"], rows / append["load_s"], plain / append["load_s"], "≥ 0.40"],
+        [
+            "graph.load, append of readers",
+            append["readers_s"],
+            rows / append["readers_s"],
+            plain / append["readers_s"],
+            None,
+        ],
+        [
+            "graph.load, edge ids given, @unique(src, dst)",
+            unique["load_s"],
+            rows / unique["load_s"],
+            unique["plain_s"] / unique["load_s"],
+            "none",
+        ],
+    ]
+    return table(
+        "Append as Arrow: 1 node for every 5 edges, endpoints in random order",
+        ["what", "seconds", "rows/s", "of plain", "bar"],
+        shown,
+        [
+            "Medians of rounds in turns. What the limit is made of: the load writes the same files as the plain one, and before "
+            "that it does what the line of graph.check says: it makes an id for every edge, proves ids different from each other "
+            "and looks up two endpoints an edge in a hash table of ids. Both halves use both cores. More cores, or narrower "
+            "ids, would move it; the protocol's own share is some milliseconds."
+        ],
+    )
+
+
+def _other_table(ndjson: dict[str, Any], merge: dict[str, Any], export: dict[str, Any]) -> Table:
+    return table(
+        "Other throughput",
+        ["what", "figure", "bar"],
+        [
+            ["NDJSON, flat records of five properties: records/s", round(ndjson["records_per_s"]), "≥ 150,000"],
+            [f"merge of {MERGED:,} nodes into {merge['rows']:,}: seconds", merge["load_s"], None],
+            ["the same as plain merge_insert: seconds", merge["plain_s"], None],
+            ["merge against plain merge_insert", merge["load_s"] / merge["plain_s"], "≤ 3"],
+            ["export to NDJSON: rows/s", round(export["rows_per_s"]), None],
+        ],
+        ["NDJSON: most of the time goes into parsing JSON and into building columns from Python values, on one core."],
+    )
+
+
+def _memory_table(memory: dict[str, Any]) -> Table:
+    return table(
+        "Peak memory of the append",
+        ["input", "GiB above start-up", "bar"],
+        [
+            ["tables, held in memory by the caller", memory["tables_gib"], "≤ 1.50"],
+            ["readers, which nobody holds", memory["readers_gib"], None],
+        ],
+        ["Resident set above that of the process before it opened its input; the input's own pages count."],
+    )
+
+
+# --- inputs ------------------------------------------------------------------------------------------------------------
+
+
+def make_inputs(folder: Path, nodes: int) -> None:
+    rng = np.random.default_rng(1)
+    names = pa.array([f"person-{i:07d}" for i in range(nodes)])
+    _keep(
+        folder / "nodes.arrow",
+        pa.table(
+            {
+                "name": names,
+                "age": pa.array(rng.integers(0, 90, nodes), pa.int32()),
+                "score": pa.array(rng.random(nodes)),
+            }
+        ),
+    )
+    edges = nodes * EDGES_PER_NODE
+    # Every node five times as a source, in random order; no pair twice.
+    source = np.tile(np.arange(nodes), EDGES_PER_NODE)
+    target = (source * 31 + np.repeat(np.arange(EDGES_PER_NODE), nodes) * (nodes // 7) + 1) % nodes
+    order = rng.permutation(edges)
+    from_, to = names.take(pa.array(source[order])), names.take(pa.array(target[order]))
+    weight = pa.array(rng.random(edges))
+    _keep(folder / "edges.arrow", pa.table({"from": from_, "to": to, "weight": weight}))
+    flat = min(nodes, 1_000_000)
+    with (folder / "flat.jsonl").open("w") as file:
+        for i in range(flat):
+            data = {
+                "name": f"flat-{i:07d}",
+                "age": i % 90,
+                "score": i * 0.5,
+                "city": f"city {i % 500}",
+                "active": i % 3 == 0,
+            }
+            file.write(json.dumps({"type": "Person", "data": data}) + "\n")
+
+
+def _keep(path: Path, rows: pa.Table) -> None:
+    with pa.ipc.new_file(str(path), rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=1 << 17)
+
+
+def _input(folder: Path, name: str) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(str(folder / f"{name}.arrow"))).read_all()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="omnigraph-bench-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- the children ------------------------------------------------------------------------------------------------------
+
+
+def _child(case: str, folder: Path, rounds: int = 1) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.throughput", case, str(folder), str(rounds)], stdout=subprocess.PIPE, check=True
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _timed(act: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    act()
+    return time.perf_counter() - started
+
+
+def _fresh(path: Path) -> Path:
+    shutil.rmtree(path, ignore_errors=True)
+    return path
+
+
+def _plain(folder: Path, tables: dict[str, pa.Table]) -> float:
+    """The same tables in one call each; ids of edges exist already."""
+    import lance
+
+    root = _fresh(folder / "plain")
+    root.mkdir()
+    return sum(
+        _timed(lambda: lance.write_dataset(rows, str(root / f"{name}.lance"), enable_stable_row_ids=True))  # noqa: B023
+        for name, rows in tables.items()
+    )
+
+
+def _physical(nodes: pa.Table, edges: pa.Table, ids: Any) -> dict[str, pa.Table]:
+    columns: dict[str, Any] = {"id": ids, "src": edges["from"], "dst": edges["to"], "weight": edges["weight"]}
+    return {
+        "nodes": nodes.add_column(0, "id", nodes.column("name")),
+        "edges": pa.table(columns),
+    }
+
+
+def append(folder: Path, rounds: int) -> dict[str, Any]:
+    import omnigraph as og
+    from omnigraph.core.ids import bulk_ulids
+
+    nodes, edges = _input(folder, "nodes"), _input(folder, "edges")
+    tables = _physical(nodes, edges, bulk_ulids(edges.num_rows))
+    found: dict[str, list[float]] = {"plain_s": [], "load_s": [], "readers_s": [], "check_s": []}
+
+    def load(batch: og.Batch) -> float:
+        with og.init(_fresh(folder / "graph"), SCHEMA) as graph:
+            return _timed(lambda: graph.load(batch, mode="append"))
+
+    og.init(folder / "empty", SCHEMA).close()  # imports are not what is measured
+    for _ in range(rounds):
+        found["plain_s"].append(_plain(folder, tables))
+        found["load_s"].append(load(og.Batch(nodes={"Person": nodes}, edges={"Knows": edges})))
+        found["plain_s"].append(_plain(folder, tables))
+        readers = og.Batch(nodes={"Person": nodes.to_reader()}, edges={"Knows": edges.to_reader()})
+        found["readers_s"].append(load(readers))
+        with og.open(folder / "empty") as graph:
+            batch = og.Batch(nodes={"Person": nodes}, edges={"Knows": edges})
+            found["check_s"].append(_timed(lambda: graph.check(batch, mode="append")))  # noqa: B023
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def unique(folder: Path, rounds: int) -> dict[str, Any]:
+    import omnigraph as og
+
+    nodes, edges = _input(folder, "nodes"), _input(folder, "edges")
+    ids = pa.array([f"edge-{i:09d}" for i in range(edges.num_rows)])
+    tables = _physical(nodes, edges, ids)
+    given = edges.add_column(0, "id", ids)
+    found: dict[str, list[float]] = {"plain_s": [], "load_s": []}
+    for _ in range(rounds):
+        found["plain_s"].append(_plain(folder, tables))
+        with og.init(_fresh(folder / "graph"), SCHEMA) as graph:
+            batch = og.Batch(nodes={"Person": nodes}, edges={"Follows": given})
+            found["load_s"].append(_timed(lambda: graph.load(batch, mode="append")))  # noqa: B023
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def memory(folder: Path, _rounds: int) -> dict[str, Any]:
+    """Both inputs, each in a child of this child: memory that is given back late would blur the second."""
+    return {**_child("memory_tables", folder), **_child("memory_readers", folder)}
+
+
+def memory_tables(folder: Path, _rounds: int) -> dict[str, Any]:
+    return {"tables_gib": _peak(folder, lambda rows: rows)}
+
+
+def memory_readers(folder: Path, _rounds: int) -> dict[str, Any]:
+    return {"readers_gib": _peak(folder, lambda rows: rows.to_reader())}
+
+
+def _peak(folder: Path, given: Callable[[pa.Table], Any]) -> float:
+    import omnigraph as og
+
+    with og.init(_fresh(folder / "graph"), SCHEMA) as graph:
+        graph.load(
+            [{"type": "Person", "data": {"name": "first"}}], mode="append"
+        )  # imports and caches of a first write
+        base = _resident()
+        stop, peak = threading.Event(), [base]
+
+        def watch() -> None:
+            while not stop.wait(0.002):
+                peak[0] = max(peak[0], _resident())
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        nodes, edges = _input(folder, "nodes"), _input(folder, "edges")
+        graph.load(og.Batch(nodes={"Person": given(nodes)}, edges={"Knows": given(edges)}), mode="append")
+        stop.set()
+        watcher.join()
+    return (peak[0] - base) / GIB
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def ndjson(folder: Path, rounds: int) -> dict[str, Any]:
+    import omnigraph as og
+
+    seconds, records = [], 0
+    for _ in range(rounds):
+        with og.init(_fresh(folder / "graph"), FLAT_SCHEMA) as graph:
+            started = time.perf_counter()
+            receipt = graph.load(folder / "flat.jsonl", mode="append")
+            seconds.append(time.perf_counter() - started)
+            records = receipt.tables["node:Person"].inserted
+    return {"records_per_s": records / statistics.median(seconds)}
+
+
+def merge(folder: Path, rounds: int) -> dict[str, Any]:
+    import lance
+
+    import omnigraph as og
+
+    nodes = _input(folder, "nodes")
+    rows = nodes.num_rows
+    plain_uri = str(_fresh(folder / "plain"))
+    with_ids = nodes.add_column(0, "id", nodes.column("name"))
+    lance.write_dataset(with_ids, plain_uri, enable_stable_row_ids=True)
+    rng = np.random.default_rng(2)
+    plain_s, load_s = [], []
+    with og.init(_fresh(folder / "graph"), SCHEMA) as graph:
+        graph.load(og.Batch(nodes={"Person": nodes}), mode="append")
+        for k in range(rounds):
+            # Half of them new, the others with new values, scattered over the table.
+            old = rng.choice(rows, MERGED // 2, replace=False)
+            names = [f"person-{i:07d}" for i in old] + [f"new-{k}-{i:06d}" for i in range(MERGED - len(old))]
+            given = pa.table(
+                {
+                    "name": names,
+                    "age": pa.array(rng.integers(0, 90, MERGED), pa.int32()),
+                    "score": pa.array(rng.random(MERGED)),
+                }
+            )
+            physical = given.add_column(0, "id", given.column("name"))
+
+            def plain(physical: pa.Table = physical) -> None:
+                dataset = lance.dataset(plain_uri)
+                dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(physical)
+
+            plain_s.append(_timed(plain))
+            load_s.append(_timed(lambda: graph.load(og.Batch(nodes={"Person": given}), mode="merge")))  # noqa: B023
+    return {
+        "rows": rows,
+        "plain_s": statistics.median(plain_s),
+        "load_s": statistics.median(load_s),
+        "all_s": [plain_s, load_s],
+    }
+
+
+def export(folder: Path, _rounds: int) -> dict[str, Any]:
+    import omnigraph as og
+
+    nodes, edges = _input(folder, "nodes"), _input(folder, "edges").slice(0, 1_000_000)
+    with og.init(_fresh(folder / "graph"), SCHEMA) as graph:
+        graph.load(og.Batch(nodes={"Person": nodes}, edges={"Knows": edges}), mode="append")
+        snapshot = graph.snapshot()
+        seconds = _timed(lambda: snapshot.export(folder / "out.jsonl"))
+    return {"rows_per_s": (nodes.num_rows + edges.num_rows) / seconds}
+
+
+CASES = {
+    "append": append,
+    "unique": unique,
+    "memory": memory,
+    "memory_tables": memory_tables,
+    "memory_readers": memory_readers,
+    "ndjson": ndjson,
+    "merge": merge,
+    "export": export,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(CASES[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))))
