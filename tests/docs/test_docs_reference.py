@@ -1,0 +1,136 @@
+"""Reference pages say what the code does: what can be derived is compared, what is claimed has a test that exists."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph.commit.audit import SCHEMA as AUDIT_SCHEMA
+from omnigraph.commit.intent import decode
+from omnigraph.core.errors import all_errors
+from omnigraph.graph import Graph
+from omnigraph.manifest.rows import ARROW_SCHEMA
+from omnigraph.manifest.state import TAIL_KEEP, TAIL_ROLL
+from omnigraph.schema.catalog import ScalarKind
+from omnigraph.store import layout
+from omnigraph.write import violations
+from omnigraph.write.staging import Record, StagedFragments
+from tests.docs import generated, pages
+
+REFERENCE = pages.DOCS / "reference"
+
+
+def _text(name: str) -> str:
+    return (REFERENCE / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(generated.PARTS))
+def test_what_is_made_from_the_code_is_up_to_date(name: str) -> None:
+    _, make = generated.PARTS[name]
+    assert generated.inside(name) == make(), "run `python -m tests.docs.generated`"
+
+
+def test_every_error_code_is_documented() -> None:
+    page = _text("errors.md")
+    assert not [code for code in all_errors() if f"| `{code}` |" not in page]
+
+
+def test_every_reason_that_a_record_is_refused_for_is_documented() -> None:
+    codes = {
+        value
+        for name, value in vars(violations).items()
+        if name.isupper() and isinstance(value, str) and re.fullmatch(r"[a-z-]+", value)
+    }
+    page = _text("load-format.md")
+    assert len(codes) > 20 and not [code for code in codes if f"| `{code}` |" not in page]
+
+
+def test_every_public_name_is_documented() -> None:
+    page = _text("python.md")
+    assert not [name for name in omnigraph.__all__ if f"`{name}`" not in page and f"omnigraph.{name}" not in page]
+    assert not [name for name in vars(Graph) if not name.startswith("_") and f"`graph.{name}`" not in page]
+
+
+def test_every_type_of_the_schema_language_is_documented() -> None:
+    page = _text("schema-language.md")
+    assert not [kind.value for kind in ScalarKind if f"| `{kind.value}" not in page]
+
+
+# --- guarantees ---------------------------------------------------------------------------------------------------------
+
+_CLAIMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+@cache
+def _tests_of(path: Path) -> frozenset[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return frozenset(found)
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    claimed = {(page, path, name) for page in pages.all_pages() for path, name in _CLAIMED.findall(page.read_text())}
+    assert len(claimed) > 40
+    missing = [
+        f"{page.name}: {path}::{name}"
+        for page, path, name in sorted(claimed)
+        if not (pages.ROOT / path).exists() or name not in _tests_of(pages.ROOT / path)
+    ]
+    assert not missing
+
+
+def test_every_guarantee_names_a_test() -> None:
+    rows = [line for line in _text("guarantees.md").splitlines() if re.match(r"\| \*\*", line)]
+    assert len(rows) > 20
+    assert not [row[:60] for row in rows if not _CLAIMED.search(row)]
+
+
+# --- the storage format -------------------------------------------------------------------------------------------------
+
+
+def test_the_columns_of_the_manifest_are_documented_in_order() -> None:
+    section = _section(_text("storage-format.md"), "Columns of `__manifest`")
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == ARROW_SCHEMA.names
+    assert "`omnigraph:internal_schema_version`" in section
+
+
+def test_the_columns_of_the_audit_are_documented_in_order() -> None:
+    section = _section(_text("storage-format.md"), "Recoveries")
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == AUDIT_SCHEMA.names
+
+
+def test_the_intent_that_is_shown_is_one() -> None:
+    [shown] = [b for b in pages.blocks(REFERENCE / "storage-format.md") if b.option("is") == "intent"]
+    raw = json.loads(shown.text)
+    data = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    read = decode(raw["op"], data)
+    assert read.plan is not None and read.plan.commit.id == raw["commit"]["id"]
+
+
+def test_the_staging_record_that_is_shown_is_one() -> None:
+    [shown] = [b for b in pages.blocks(REFERENCE / "storage-format.md") if b.option("is") == "staging"]
+    record = Record.model_validate_json(shown.text)
+    assert record.staged and set(json.loads(shown.text)["staged"][0]) == set(StagedFragments.model_fields)
+
+
+def test_every_place_under_the_root_is_documented() -> None:
+    page = _text("storage-format.md")
+    places = (layout.MANIFEST, layout.AUDIT, layout.PROBE, layout.INTENTS, layout.QUARANTINE, layout.STAGING)
+    assert not [place for place in (*places, layout.BOUNDARIES, layout.NODES, layout.EDGES) if place not in page]
+    assert f"{TAIL_ROLL} rows" in page and f"newest {TAIL_KEEP}" in page
+
+
+def _section(page: str, title: str) -> str:
+    found = re.search(rf"^(#+) {re.escape(title)}$(.*?)(?=^#+ |\Z)", page, re.M | re.S)
+    assert found, title
+    return found[2]
