@@ -428,6 +428,21 @@ def test_what_breaks_a_rule_changes_nothing(world: World, body: str) -> None:
     assert "query q" in error.message and error.facts["violations"]
 
 
+def test_only_unique_tuples_that_may_have_changed_are_compared(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from omnigraph.write import validate
+
+    asked: list[str] = []
+    real = validate.UniqueRule.ask
+    monkeypatch.setattr(validate.UniqueRule, "ask", lambda self, *a: asked.append(self.name) or real(self, *a))
+    world.run('update Person set { mail: "a@x" } where name = "a"')
+    assert asked == ["(mail)"]
+    world.run("update Person set { age: 7 } where age >= 0")
+    assert asked == ["(mail)"], "rows that keep theirs cannot meet anybody"
+    world.refuses('update Person set { age: 8 } where name = "b" insert Person { name: "z", mail: "a@x" }')
+    world.refuses('update Person set { age: 8 } where name = "b" update Person set { mail: "a@x" } where name = "c"')
+    assert len(asked) == 3
+
+
 def test_a_least_number_of_edges_may_be_reached_in_one_query_and_ends_with_its_source(world: World) -> None:
     world.run('insert Rates { from: "b", to: 1 } insert Rates { from: "b", to: 3 }')
     assert len(world.rows("Rates")) == 4

@@ -111,6 +111,8 @@ class TypeChange:
     origin: Origin = field(default_factory=Origin)
     # The caller has already taken along every edge of the nodes it deletes: committed edges need not be searched again.
     cascaded: bool = False
+    # Columns in which every row is known to equal the committed row of its id: what they obey already need not be asked.
+    kept: frozenset[str] = frozenset()
 
     @property
     def table_key(self) -> str:

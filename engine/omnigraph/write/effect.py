@@ -165,7 +165,8 @@ def _insert(
 
 def _change(rows: PendingRows) -> TypeChange:
     """Rows are numbered by the statement that touched them last: that is where a complaint points."""
-    return TypeChange(rows.type, rows.rows, "merge", minted=rows.minted, origin=Origin(numbers=rows.numbers))
+    origin = Origin(numbers=rows.numbers)
+    return TypeChange(rows.type, rows.rows, "merge", minted=rows.minted, origin=origin, kept=rows.kept)
 
 
 def _differing(pending: PendingRows) -> TableEffect:

@@ -46,12 +46,14 @@ class PendingRows:
         self._minted: npt.NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
         self._inserted = _Inserted()
         self._before: list[pa.Table] = []
+        self._kept = frozenset(self.schema.names)
 
     # --- statements -------------------------------------------------------------------------------------------------
 
     def insert(self, row: Mapping[str, Any], number: int, *, minted: bool) -> None:
         """A whole row, ``id`` and ends included: it takes the place of any other of its id."""
         id_ = row["id"]
+        self._kept = frozenset()
         for held in (self._inserted.rows, self._inserted.numbers, self._inserted.minted):
             held.pop(id_, None)  # the last one also stands last
         self._inserted.rows[id_] = row
@@ -62,6 +64,7 @@ class PendingRows:
         """Assign ``values`` to pending rows that the comparison selects, and to ``committed`` rows (all columns and
         ``_rowaddr``) that it selected, unless they are shadowed. How many rows were meant."""
         self._settle()
+        self._kept -= values.keys()
         hit = selected(self.type, comparison, self._rows)
         fresh = committed.filter(pa.array(~self._shadows(committed))) if self._rows.num_rows else committed
         if fresh.num_rows:
@@ -141,6 +144,11 @@ class PendingRows:
     def minted(self) -> npt.NDArray[np.bool_]:
         self._settle()
         return self._minted
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Columns that no statement has written: all rows are committed ones, and as they were in these."""
+        return self._kept
 
     @property
     def before(self) -> pa.Table:

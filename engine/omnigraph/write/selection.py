@@ -99,7 +99,7 @@ class Selection:
 def _by_id(table: PinnedTable, declared: TableType, ids: pa.Array[Any], columns: Sequence[str]) -> pa.Table:
     """Rows by id. What the id says already is not read: every column of a row is a request of its own."""
     located = table.locate(ids)
-    known = {name: located.column(name) for name in ("id", ADDRESS)}
+    known: dict[str, Any] = {name: located.column(name) for name in ("id", ADDRESS)}
     if isinstance(declared, NodeType) and declared.key is not None and len(declared.key) == 1:
         (name,) = declared.key
         if declared.property(name).type.scalar is ScalarKind.STRING:

@@ -123,7 +123,11 @@ class TableChecks:
             self.rewritten.deleted.add(change.deleted_ids)
         self.values = ValueRules(declared, limits) if values else None
         self.ids = IdRule(declared, change.mode, self.rewritten)
-        self.uniques = [UniqueRule(declared, group, change.mode) for group in unique_groups(declared)]
+        self.uniques = [
+            UniqueRule(declared, group, change.mode)
+            for group in unique_groups(declared)
+            if not change.kept.issuperset(group)
+        ]
         self.card: CardinalityRule | None = None
         if isinstance(declared, EdgeType) and not declared.card.is_unbounded:
             self.card = CardinalityRule(declared, change.mode, self.rewritten)
