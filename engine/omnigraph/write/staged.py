@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.plan import Counts
 from omnigraph.commit.run import Action, Prepared, Request, run
 from omnigraph.commit.txn import Txn, read_current
-from omnigraph.core.errors import InvalidInput, NotFound, ReadSetChanged
+from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError, ReadSetChanged
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
@@ -236,8 +236,7 @@ class StagingTxn:
             load.drop_written()
             raise
         self._engine.store.delete_many(sorted((load.written | set(self._files())) - load.used))
-        Records(self._engine.store).delete(self.id)
-        return done
+        return forgotten(self._engine, self.id, done)
 
     def replay(self, idempotency_key: str | None) -> Receipt | None:
         """The receipt of an earlier load with this key: then nothing need be staged at all."""
@@ -344,6 +343,16 @@ def check_staged(txn: StagingTxn, staged: Staged | Mapping[str, Staged], memory_
 # --- one staged load ----------------------------------------------------------------------------------------------------
 
 
+def forgotten(engine: Engine, staging_id: str, done: Receipt) -> Receipt:
+    """Delete the record of a staging that is committed. One that stays is a warning, since the commit stands, and it
+    expires by itself."""
+    try:
+        Records(engine.store).delete(staging_id)
+    except OmnigraphError as error:
+        return replace(done, warnings=(*done.warnings, error.message))
+    return done
+
+
 @dataclass
 class _StagedLoad:
     engine: Engine
@@ -366,11 +375,7 @@ class _StagedLoad:
         outcome = run(self.engine, request, self._prepare, meter)
         done = receipt(outcome, self.options.branch, RejectedRows(), {}, meter)
         if outcome.row is not None and not outcome.replayed:
-            try:
-                Records(self.engine.store).delete(record.id)
-            except OmnigraphError as error:
-                # The commit stands: a record that stays is a warning, and expires by itself.
-                return replace(done, warnings=(*done.warnings, error.message))
+            return forgotten(self.engine, record.id, done)
         return done
 
     def _verify_files(self, record: Record, meter: Meter) -> None:
