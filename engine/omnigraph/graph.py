@@ -15,6 +15,7 @@ from omnigraph.commit import exclusive as exclusive_use
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.genesis import create_graph
 from omnigraph.commit.outcome import find_outcome
+from omnigraph.commit.pressure import make_bounds
 from omnigraph.commit.recover import recover_all
 from omnigraph.core.actor import resolve_actor
 from omnigraph.core.errors import InvalidInput
@@ -68,11 +69,18 @@ def open(
     exclusive: bool = False,
     storage_options: Mapping[str, str] | None = None,
     actor: str | None = None,
+    backpressure: Mapping[str, int | None] | None = None,
 ) -> Graph:
-    """Open a graph. Opening for writing first ends what dead processes of this host and finished writers left behind."""
+    """Open a graph. Opening for writing first ends what dead processes of this host and finished writers left behind.
+
+    ``backpressure``: from how many unmerged fragments, versions or pending writes on a write warns, slows down and fails
+    (``{"warn": 500, "slow": 2000, "fail": 10000}``); without it, it only warns.
+    """
     if read_only and exclusive:
         raise InvalidInput("read_only and exclusive exclude each other", hint="pass one of them")
+    bounds = make_bounds(backpressure)
     engine = Engine(open_store(uri, storage_options), read_only=read_only)
+    engine.bounds = bounds
     meter = Meter()
     engine.latest(MAIN, meter)
     if not read_only:

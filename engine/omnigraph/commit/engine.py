@@ -19,6 +19,7 @@ from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.intent import Intents
 from omnigraph.commit.manners import Manners
 from omnigraph.commit.plan import Owner
+from omnigraph.commit.pressure import Bounds
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
 from omnigraph.core.errors import NotFound
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
@@ -62,6 +63,7 @@ class Engine:
         self.intents = Intents(store)
         self.keys = KeyCache() if key_cache_bytes is None else KeyCache(key_cache_bytes)
         self.manners = Manners(clock)
+        self.bounds = Bounds()
         self.owner = this_process()
         self.exclusive_token: str | None = None  # what the head row says while this handle uses the graph exclusively
         self.locks = TableLocks()

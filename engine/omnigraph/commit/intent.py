@@ -416,6 +416,7 @@ class Intents:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.seen = 0  # how many there were when they were last listed
 
     def arm(self, op: str, data: bytes, meter: Meter | None = None) -> None:
         """Create the file. A lost answer is resolved by the store; ours already there is success."""
@@ -450,4 +451,5 @@ class Intents:
             op = layout.record_ulid(entry.key)
             if op is not None:
                 found.append((op, f"{entry.size}:{entry.modified_us}"))
+        self.seen = len(found)
         return sorted(found)

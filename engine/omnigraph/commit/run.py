@@ -33,6 +33,7 @@ from omnigraph.commit.plan import (
     ReadPin,
     TablePlan,
 )
+from omnigraph.commit.pressure import INTENTS, Level, Pressure, weigh
 from omnigraph.commit.publish import NotPublished, Published, confirm, on_state, publish, publish_change
 from omnigraph.commit.recover import COUNTS_PROPERTY, help_or_wait
 from omnigraph.commit.tickets import Turn
@@ -108,6 +109,7 @@ def run(engine: Engine, request: Request, prepare: Callable[[Txn], Prepared | No
     _check_request(engine, request)
     deadline = Deadline(engine.clock, request.deadline_s)
     last: OmnigraphError | None = None
+    pressure: Pressure | None = None
     with engine.counted(meter), engine.locks.holding(request.branch, request.keys, deadline):
         with Turn(engine, request, deadline, meter) as turn:
             while True:
@@ -120,6 +122,10 @@ def run(engine: Engine, request: Request, prepare: Callable[[Txn], Prepared | No
                 early = _early_answer(engine, request, txn)
                 if early is not None:
                     return early
+                if pressure is None:
+                    pressure = _feel(engine, request, txn)
+                    if pressure.level is Level.SLOW:
+                        continue
                 prepared = _prepare(txn, prepare)
                 if prepared is _MOVED:
                     continue
@@ -129,7 +135,7 @@ def run(engine: Engine, request: Request, prepare: Callable[[Txn], Prepared | No
                 ended = _attempt(engine, request, txn, prepared, turn)
                 if isinstance(ended, Outcome):
                     engine.manners.note_commit(engine.clock.monotonic() - started)
-                    return ended
+                    return ended if pressure.level is Level.NONE else _warned(ended, pressure)
                 last = ended.error or last
 
 
@@ -144,6 +150,25 @@ def _check_request(engine: Engine, request: Request) -> None:
             engine.limits.check(f"{name}_bytes", len(value.encode()))
     engine.limits.check("tables_per_commit", len(request.keys))
     engine.ref_of(request.branch)
+
+
+def _feel(engine: Engine, request: Request, txn: Txn) -> Pressure:
+    """Once a write: refuse it, or let it wait, where upkeep is too far behind."""
+    pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
+    if pressure.metric == INTENTS:
+        # The figure is from the last listing, whenever that was; before it counts against a write it is taken again.
+        engine.intents.names(txn.meter)
+        pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
+    if pressure.level is Level.FAIL:
+        raise pressure.refusal()
+    if pressure.level is Level.SLOW:
+        engine.clock.sleep(min(pressure.pause_s, max(0.0, txn.deadline.left() / 2)))
+    return pressure
+
+
+def _warned(outcome: Outcome, pressure: Pressure) -> Outcome:
+    warning = f"{pressure.message}; run `omnigraph {pressure.command}`"
+    return replace(outcome, warnings=(*outcome.warnings, warning))
 
 
 def _early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:

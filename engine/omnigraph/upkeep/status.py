@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any
 
+from omnigraph.commit import pressure
 from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter
@@ -28,10 +29,9 @@ HEALTHY = "healthy"
 ATTENTION = "attention"
 
 # What back-pressure warns at as well, so that both say the same thing.
-FRAGMENTS_WARN = 500
-BACKLOG_WARN = 500
-# A table of a thousand full fragments is merely large; what costs is a thousand fragments of a few rows.
-FULL_FRAGMENT_ROWS = 100_000
+FRAGMENTS_WARN = pressure.WARN
+BACKLOG_WARN = pressure.WARN
+FULL_FRAGMENT_ROWS = pressure.FULL_FRAGMENT_ROWS
 # Each archive fragment holds at least 64 commits; a look-up of an old commit may read them all.
 MANIFEST_FRAGMENTS_WARN = 64
 PENDING_SHOWN = 20
