@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import IO, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ from omnigraph.table.dataset import TableRef, Tables
 from omnigraph.write.blocks import Block
 from omnigraph.write.changes import TypeChange
 from omnigraph.write.conform import conform_column
+from omnigraph.write.jsonstream import read_values
+from omnigraph.write.objects import ObjectReader
 from omnigraph.write.part import Complaints, Share, Split, StagedPart, Stretch
 from omnigraph.write.quarantine import row_as_record
 from omnigraph.write.records import RecordReader
@@ -71,11 +73,20 @@ class TableRows:
 
 
 @dataclass
-class RecordRows:
-    """The records of one split of the engine's own format, in lists."""
+class ObjectRows:
+    """The rows of one split of a table whose rows are JSON objects, in blocks of whole lines."""
 
     split: Split
-    values: Iterable[list[Any]]
+    blocks: Iterable[bytes]
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class RecordRows:
+    """The records of one split of the engine's own format: lists of values, or a stream of their bytes."""
+
+    split: Split
+    values: Iterable[list[Any]] | IO[bytes]
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,42 @@ class PartTask:
             error = caught
         return work.part(place, error)
 
+    def stage_objects(self, type: str, rows: Iterable[ObjectRows], place: int) -> StagedPart:
+        """Stage rows of one type that are written as JSON objects."""
+        work = _Work(self)
+        declared = self.catalog.type(type)
+        error = None
+        try:
+            work.write(declared, self._object_pieces(declared, rows, work))
+        except OmnigraphError as caught:
+            error = caught
+        return work.part(place, error)
+
+    def _object_pieces(
+        self, declared: TableType, rows: Iterable[ObjectRows], work: _Work
+    ) -> Iterator[tuple[Split, Piece]]:
+        for one in rows:
+            reader = ObjectReader(
+                declared,
+                self.catalog,
+                self.limits,
+                work.rejects,
+                source=one.split.name,
+                order=one.split.key,
+                columns=one.columns,
+            )
+            try:
+                for piece in reader.pieces(one.blocks):
+                    yield one.split, piece
+            finally:
+                work.splits.append((one.split, reader.records))
+
+    def check_columns(self, type: str, schema: pa.Schema, columns: Mapping[str, str], name: str | None = None) -> None:
+        """Refuse a table by its columns alone, before anybody reads it."""
+        declared = self.catalog.type(type)
+        rejects = Rejects(keep=False)
+        TableReader(declared, self.catalog, self.limits, None, rejects, source=name, columns=columns).check(schema)
+
     def stage_records(self, rows: Iterable[RecordRows], place: int) -> StagedPart:
         """Stage records of any types."""
         work = _Work(self)
@@ -117,7 +164,7 @@ class PartTask:
                     one.split.name,
                     order=one.split.key,
                 )
-                for values in one.values:
+                for values in _lists(one.values, self.limits):
                     reader.feed(values)
                 work.splits.append((one.split, reader.records))
             work.flush()
@@ -286,6 +333,12 @@ def describe(task: PartTask, key: str, fragments: Sequence[Mapping[str, Any]]) -
         files=[StagedFile(path=path, size=size) for path, size in parts_.data_files(fragments)],
         rows=sum(fragments_.rows_of(one) for one in fragments),
     )
+
+
+def _lists(values: Iterable[list[Any]] | IO[bytes], limits: Limits) -> Iterable[list[Any]]:
+    given: Any = values
+    lists: Iterable[list[Any]] = read_values(given, limits) if hasattr(given, "read") else given
+    return lists
 
 
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

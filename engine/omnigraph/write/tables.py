@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +71,11 @@ class TableReader:
             self.resolve(batch.schema.names)
             for start in range(0, batch.num_rows, PIECE_ROWS):
                 yield self._piece(batch.slice(start, PIECE_ROWS))
+
+    def check(self, schema: pa.Schema) -> None:
+        """Refuse a source by its columns alone: their names, and kinds that no row could have."""
+        self.resolve(schema.names)
+        self._piece(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema))
 
     def resolve(self, names: Sequence[str]) -> None:
         """Settle once which source column is which; raises ``DataInvalid`` naming every column at fault."""
@@ -242,7 +247,44 @@ def read_texts(kind: PropType, column: pa.Array[Any]) -> tuple[Any, list[BadRows
     """A column of texts, as CSV has it, in the property's kind. Lists and vectors are written as JSON arrays."""
     if kind.scalar is ScalarKind.STRING and not kind.is_list:
         return conform_column(kind, column)
+    quickly = _plain_texts(kind, column)
+    if quickly is not None:
+        return quickly, []
     return _built(kind, [_from_text(kind, text) for text in column.to_pylist()])
+
+
+def read_json_values(kind: PropType, column: pa.Array[Any]) -> tuple[Any, list[BadRows]]:
+    """A column as Arrow reads it from JSON: texts are the texts of JSON, everything else has its kind already."""
+    if not pa.types.is_string(column.type) or (kind.scalar is ScalarKind.STRING and not kind.is_list):
+        return conform_column(kind, column)
+    quickly = _plain_texts(kind, column) if kind.scalar in (ScalarKind.DATE, ScalarKind.DATETIME) else None
+    return (quickly, []) if quickly is not None else _built(kind, column.to_pylist())
+
+
+# What both Arrow and this language read alike. Anything else goes the slow way, which is the one that decides.
+_PLAIN: Final[Mapping[ScalarKind, str]] = {
+    **dict.fromkeys((ScalarKind.I32, ScalarKind.I64, ScalarKind.U32, ScalarKind.U64), r"^(0|-?[1-9][0-9]{0,17})$"),
+    ScalarKind.F64: r"^-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,2})?$",
+    ScalarKind.DATE: r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    ScalarKind.DATETIME: r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z$",
+}
+_ARROW: Final[Mapping[ScalarKind, pa.DataType]] = {
+    ScalarKind.F64: pa.float64(),
+    ScalarKind.DATE: pa.date32(),
+    ScalarKind.DATETIME: pa.timestamp("us", "UTC"),
+}
+
+
+def _plain_texts(kind: PropType, column: pa.Array[Any]) -> Any | None:
+    """The column in its kind, if every text in it is written plainly; None if one is not."""
+    pattern = None if kind.is_list else _PLAIN.get(kind.scalar)
+    if pattern is None or not pc.all(pc.match_substring_regex(column, pattern), min_count=0).as_py():
+        return None
+    try:
+        taken, bad = conform_column(kind, pc.cast(column, _ARROW.get(kind.scalar, pa.int64())))
+    except pa.ArrowInvalid:  # a thirteenth month
+        return None
+    return None if bad else taken
 
 
 def _built(kind: PropType, values: Sequence[Any]) -> tuple[Any, list[BadRows]]:
