@@ -137,12 +137,13 @@ class PinnedTable:
                 held[name] = pa.array(addresses)
             elif name == column:
                 held[name] = distinct.take(pa.array(positions))
-            else:
-                found = lookup.gather(name, addresses)
-                if found is None:
-                    return self.take(pa.array(addresses), columns)
+            elif (found := lookup.gather(name, addresses)) is not None:
                 held[name] = found
-        return pa.table(held)
+        absent = [name for name in columns if name not in held]
+        if absent:
+            read = self.take(pa.array(addresses), absent)
+            held.update(zip(absent, read.columns, strict=True))
+        return pa.table({name: held[name] for name in columns})
 
     def take(self, addresses: pa.Array[Any], columns: Sequence[str] | None = None) -> pa.Table:
         """The rows at these addresses, in this order. An address of a deleted row is an error of the caller."""

@@ -171,8 +171,11 @@ class CardinalityRule:
     def _committed(self, view: PinnedView, sources: KeySet, wanted: pa.Array[Any], positions: int) -> RowIndex:
         """Committed edges that stay, counted at the position of their source in ``sources``."""
         counts = np.zeros(positions, dtype=np.int64)
-        for batch in committed_rows(view, self._edge.table_key, "src", wanted, ["id", "src"]):
-            batch = without(batch, self._rewritten.sets())
+        # An append leaves every committed edge as it is: which one it is does not matter then.
+        stay = self._mode == "append" and self._rewritten.deleted is None
+        for batch in committed_rows(view, self._edge.table_key, "src", wanted, ["src"] if stay else ["id", "src"]):
+            if not stay:
+                batch = without(batch, self._rewritten.sets())
             if batch.num_rows:
                 at = sources.find(batch.column("src"))
                 counts += np.bincount(at[at >= 0], minlength=positions)

@@ -217,13 +217,13 @@ class UniqueRule:
             return
         lead = self._lead()
         values = distinct((columns[lead] for columns in self._columns), self._columns[0][lead].type)
-        wanted = list(dict.fromkeys(("id", *self._group)))
+        # An append leaves every committed row as it is: which one it is matters only if it is in the way.
+        stay = self._mode == "append" and rewritten.deleted is None
+        if stay and not any(len(found) for _, found in self._matches(view, values, list(self._group))):
+            return
         hits: dict[int, tuple[int, str]] = {}
-        for batch in committed_rows(view, self._type.table_key, self._group[lead], values, wanted):
-            batch = without(batch.drop_null() if _any_null(batch) else batch, rewritten.sets())
-            if not batch.num_rows:
-                continue
-            found = self._keyed.keys.find(*[batch.column(name) for name in self._group])
+        sets = () if stay else rewritten.sets()
+        for batch, found in self._matches(view, values, list(dict.fromkeys(("id", *self._group))), sets):
             for i in np.flatnonzero(found >= 0).tolist():
                 position = int(found[i])
                 if self._is_itself(rewritten, batch.column("id").slice(i, 1), position):
@@ -242,6 +242,18 @@ class UniqueRule:
             return False
         row = rewritten.given_rows.rows_at(held)[0]
         return bool(row == self._keyed.rows_at(np.array([position], dtype=np.int64))[0])
+
+    def _matches(
+        self, view: PinnedView, values: pa.Array[Any], columns: list[str], gone: Sequence[KeySet | None] = ()
+    ) -> Iterator[tuple[pa.RecordBatch, RowIndex]]:
+        """Committed batches in which a tuple of the change occurs, and for each row its position in the change, or -1."""
+        for batch in committed_rows(view, self._type.table_key, self._group[self._lead()], values, columns):
+            batch = without(batch.drop_null() if _any_null(batch) else batch, gone)
+            if not batch.num_rows:
+                continue
+            found = self._keyed.keys.find(*[batch.column(name) for name in self._group])
+            if (found >= 0).any():
+                yield batch, found
 
     def _lead(self) -> int:
         """The column to look up by: an endpoint of edges, else the first that is a text."""
