@@ -1,0 +1,163 @@
+"""The long forms of the crash and fault matrices: ``./run crash`` and ``./run fault``.
+
+    ./run crash [--seconds N] [--seed S] [--store local|s3] [--only OPERATION] [--json FILE]
+    ./run crash CELL...                      repeat these cells
+
+Cells are drawn from every operation, width and store in turn until the time is up or there are none left. Prints a
+ledger; each finding is one line that repeats it. Exit code 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shlex
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omnigraph.testing.cells import LOSSES, Cell, Matrix, Verdict
+from omnigraph.testing.emulator import S3Emulator, environment
+from omnigraph.testing.faults import CATALOGUE
+from omnigraph.testing.operations import OPERATIONS
+
+
+@dataclass
+class Line:
+    """One line of the ledger: an operation at one width on one store."""
+
+    cells: int = 0
+    reached: int = 0
+    seconds: float = 0.0
+    before: int = 0
+    after: int = 0
+    findings: list[str] = field(default_factory=list)
+
+    def add(self, verdict: Verdict) -> None:
+        self.cells += 1
+        self.reached += verdict.reached or verdict.ended == "error"
+        self.seconds += verdict.seconds
+        self.before += verdict.now == "before"
+        self.after += verdict.now in ("after", "same")
+        self.findings.extend(verdict.findings)
+
+
+Draw = Callable[[], Iterator[Verdict]]
+
+
+def crash_draws(matrix: Matrix, cells: list[Cell], rng: random.Random) -> Iterator[Draw]:
+    """Every cell once; and every fourth again with its recovery killed at each place."""
+    rng.shuffle(cells)
+    for number, cell in enumerate(cells):
+        yield lambda cell=cell: iter([matrix.run(cell)])  # type: ignore[misc]
+        if number % 4 == 0 and not OPERATIONS[cell.operation].creates_graph:
+            yield lambda cell=cell: matrix.double(cell)  # type: ignore[misc]
+
+
+def fault_draws(matrix: Matrix, cells: list[Cell], rng: random.Random) -> Iterator[Draw]:
+    rng.shuffle(cells)
+    for cell in cells:
+        yield lambda cell=cell: iter([matrix.run(cell)])  # type: ignore[misc]
+
+
+def pools(
+    matrix: Matrix, kind: str, rng: random.Random, chosen: argparse.Namespace
+) -> Iterator[tuple[str, Iterator[Draw]]]:
+    stores = [chosen.store] if chosen.store else ["local", "s3"]
+    for name, operation in OPERATIONS.items():
+        if chosen.only and name not in chosen.only:
+            continue
+        for width in operation.widths:
+            for store in stores:
+                if kind == "crash":
+                    cells = list(matrix.crash_cells(name, width, store))
+                    yield f"{name}/{width}/{store}", crash_draws(matrix, cells, rng)
+                else:
+                    cells = list(matrix.fault_cells(name, width) if store == "s3" else matrix.raise_cells(name, width))
+                    yield f"{name}/{width}/{store}", fault_draws(matrix, cells, rng)
+
+
+def run_all(matrix: Matrix, kind: str, chosen: argparse.Namespace) -> dict[str, Line]:
+    rng = random.Random(chosen.seed)
+    ledger: dict[str, Line] = defaultdict(Line)
+    end = time.monotonic() + chosen.seconds
+    waiting = pools(matrix, kind, rng, chosen)
+    open_pools: list[tuple[str, Iterator[Draw]]] = []
+    while time.monotonic() < end:
+        fresh = next(waiting, None)
+        if fresh is not None:
+            open_pools.append(fresh)
+        if not open_pools:
+            break
+        for pool in list(open_pools):
+            draw = next(pool[1], None)
+            if draw is None:
+                open_pools.remove(pool)
+                continue
+            for verdict in draw():
+                ledger[pool[0]].add(verdict)
+                tell(kind, verdict)
+                if time.monotonic() >= end:
+                    return ledger
+    return ledger
+
+
+def tell(kind: str, verdict: Verdict) -> None:
+    if verdict.findings:
+        print(
+            f"FINDING {'; '.join(verdict.findings)}\n    repeat with: ./run {kind} {shlex.quote(str(verdict.cell))}",
+            flush=True,
+        )
+
+
+def print_ledger(kind: str, ledger: dict[str, Line], seed: int, seconds: float) -> None:
+    print(
+        f"{'operation/tables/store':32} {'cells':>6} {'reached':>8} {'before':>7} {'after':>6} {'s/cell':>7} findings"
+    )
+    for name, line in sorted(ledger.items()):
+        each = line.seconds / line.cells
+        print(
+            f"{name:32} {line.cells:6} {line.reached:8} {line.before:7} {line.after:6} {each:7.2f} {len(line.findings)}"
+        )
+    cells = sum(line.cells for line in ledger.values())
+    findings = sum(len(line.findings) for line in ledger.values())
+    kinds = len(CATALOGUE) + 1 if kind == "fault" else len(LOSSES)
+    print(f"{kind}: {cells} cells, {kinds} kinds, seed {seed}, {seconds:.0f} s, {findings} findings")
+
+
+def main(kind: str, arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog=f"./run {kind}", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("cells", nargs="*", help="cells to repeat")
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--store", choices=["local", "s3"])
+    parser.add_argument("--only", action="append", choices=sorted(OPERATIONS))
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args(arguments)
+    started = time.monotonic()
+    with S3Emulator() as emulator, Matrix(emulator) as matrix:
+        os.environ.update(environment(emulator.endpoint))
+        if chosen.cells:
+            verdicts = [matrix.run(Cell.parse(text)) for text in chosen.cells]
+            for verdict in verdicts:
+                print(f"{verdict.cell}: {verdict.ended}, {verdict.was} recovery, {verdict.now} after it")
+                tell(kind, verdict)
+            return int(any(verdict.findings for verdict in verdicts))
+        ledger = run_all(matrix, kind, chosen)
+    seconds = time.monotonic() - started
+    print_ledger(kind, ledger, chosen.seed, seconds)
+    if chosen.json is not None:
+        body = {"kind": kind, "seed": chosen.seed, "seconds": seconds, "lines": {k: vars(v) for k, v in ledger.items()}}
+        chosen.json.write_text(json.dumps(body, indent=2, sort_keys=True) + "\n")
+    return int(any(line.findings for line in ledger.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
