@@ -37,6 +37,9 @@ HANDLES_MAX = 4096  # open handles are small (a manifest each); 2,000 types on t
 VERSION_TX_MAX = 20_000  # a (version → transaction) note is ~300 B and never changes once read
 RESTORE_RETRIES = 5  # a Restore rebases over anything; retries only cover a lost race for the version number
 V2_MANIFEST_MAX = (1 << 64) - 1
+# What Lance reads of an unknown file at first. The state of a graph of several hundred tables, and the manifest of a table
+# of a thousand small commits, then come in one request; Lance's own 64 KiB make that three, one after the other.
+REMOTE_BLOCK_BYTES = 256 * 1024
 
 
 class NotLanded(Exception):
@@ -122,7 +125,13 @@ class Tables:
 
     def _open(self, ref: TableRef, version: int | None, meter: Meter | None, cls: str) -> LanceDataset:
         def call() -> LanceDataset:
-            return lance.dataset(self.uri(ref), version=version, storage_options=self._options, session=self._session)
+            return lance.dataset(
+                self.uri(ref),
+                version=version,
+                block_size=REMOTE_BLOCK_BYTES if self._store.is_remote else None,
+                storage_options=self._options,
+                session=self._session,
+            )
 
         if meter is None:
             return call()
