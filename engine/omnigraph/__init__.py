@@ -24,6 +24,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "derive_keys": ("omnigraph.write.derive", "derive_keys"),
     "ObjectRows": ("omnigraph.write.part_task", "ObjectRows"),
     "PartTask": ("omnigraph.write.part_task", "PartTask"),
+    "Receipt": ("omnigraph.write.receipt", "Receipt"),
     "RecordRows": ("omnigraph.write.part_task", "RecordRows"),
     "Split": ("omnigraph.write.part", "Split"),
     "TableRows": ("omnigraph.write.part_task", "TableRows"),

@@ -1,0 +1,343 @@
+"""Bring a batch into a graph from executors: they stage, the driver's engine judges and publishes once.
+
+Owns the order of a load: note it in the graph, cut the sources into tasks, run them as one job, note what they wrote,
+commit. A task that runs twice leaves files that nobody names; only what came back with the one action is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import omnigraph as og
+from omnigraph_pipelines.spark import reading
+from omnigraph_pipelines.spark.session import parallelism
+from omnigraph_pipelines.spark.sources import Files, Frame, Part, Place, Records, cut, find
+from omnigraph_pipelines.spark.workers import ANSWER, SparkWorkers, answer, answers, tasks, together
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+TARGET_ROWS: Final = 1 << 20
+"""Rows of a fragment, more or less: large enough to scan well, small enough to share."""
+
+COMMIT_S: Final = 3600.0
+"""A batch that took long to stage may take long to judge; publishing itself is quick."""
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    """A batch whose rows are in the graph's store and that nobody has committed: picklable, to be published anywhere."""
+
+    staging_id: str
+    branch: str
+    mode: str
+    types: tuple[str, ...]
+    parts: tuple[Any, ...] = field(repr=False)
+    set_aside: bool = False
+
+    @property
+    def records(self) -> int:
+        return sum(part.records for part in self.parts)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows staged, by table key."""
+        found: dict[str, int] = {}
+        for part in self.parts:
+            for share in part.shares:
+                found[share.table_key] = found.get(share.table_key, 0) + share.rows
+        return dict(sorted(found.items()))
+
+    @property
+    def fragments(self) -> int:
+        return sum(len(share.staged.new) for part in self.parts for share in part.shares if share.staged is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "staging_id": self.staging_id,
+            "branch": self.branch,
+            "mode": self.mode,
+            "types": list(self.types),
+            "records": self.records,
+            "rows": self.rows,
+            "fragments": self.fragments,
+        }
+
+
+def load(
+    spark: SparkSession,
+    graph: og.Graph,
+    frames: Mapping[str, Any] | Records,
+    *,
+    mode: str,
+    branch: str = "main",
+    actor: str | None = None,
+    idempotency_key: str | None = None,
+    on_bad_row: str = "fail",
+    bad_rows_max: int | float | None = None,
+    quarantine_to: str | Path | None = None,
+    expect_head: str | None = None,
+    deadline_s: float = COMMIT_S,
+    target_rows: int = TARGET_ROWS,
+) -> og.Receipt:
+    """One batch, one commit, one receipt: as ``graph.load``, with the rows staged by executors. ``frames``: by type a
+    DataFrame, a ``Frame``, ``Files`` or the path of files; or ``Records``."""
+    batch = stage(
+        spark,
+        graph,
+        frames,
+        mode=mode,
+        branch=branch,
+        actor=actor,
+        idempotency_key=idempotency_key,
+        on_bad_row=on_bad_row,
+        target_rows=target_rows,
+    )
+    if isinstance(batch, og.Receipt):
+        return batch
+    return publish(
+        graph,
+        batch,
+        spark=spark,
+        actor=actor,
+        idempotency_key=idempotency_key,
+        bad_rows_max=bad_rows_max,
+        quarantine_to=quarantine_to,
+        expect_head=expect_head,
+        deadline_s=deadline_s,
+    )
+
+
+def stage(
+    spark: SparkSession,
+    graph: og.Graph,
+    frames: Mapping[str, Any] | Records,
+    *,
+    mode: str,
+    branch: str = "main",
+    actor: str | None = None,
+    idempotency_key: str | None = None,
+    on_bad_row: str = "fail",
+    target_rows: int = TARGET_ROWS,
+) -> StagedBatch | og.Receipt:
+    """Write the rows of a batch into the graph's store, as one job. A key that is known already is answered with its
+    receipt, and nothing is read."""
+    txn = graph.begin(branch, actor=actor)
+    try:
+        known = txn.replay(idempotency_key)
+        if known is not None:
+            txn.abort()
+            return known
+        task = txn.task(mode, set_aside=on_bad_row == "quarantine", rows_per_file=target_rows)
+        planned = _Plan(spark, task, target_rows)
+        for name, given in _named(task, frames):
+            planned.add(name, given)
+        whole = together(planned.work)
+        parts = [] if whole is None else answers(whole)
+        txn.add_parts(parts)
+        errors = [part.error for part in parts if part.error is not None]
+        if errors:
+            raise errors[0]
+    except BaseException:
+        txn.abort()
+        raise
+    return StagedBatch(txn.id, branch, mode, tuple(planned.types), tuple(parts), on_bad_row == "quarantine")
+
+
+def publish(
+    graph: og.Graph,
+    batch: StagedBatch,
+    *,
+    spark: SparkSession | None = None,
+    actor: str | None = None,
+    idempotency_key: str | None = None,
+    bad_rows_max: int | float | None = None,
+    quarantine_to: str | Path | None = None,
+    expect_head: str | None = None,
+    deadline_s: float = COMMIT_S,
+) -> og.Receipt:
+    """Judge a staged batch as a whole and commit it. A refused batch is taken back."""
+    txn = graph.begin(batch.branch, resume=batch.staging_id)
+    try:
+        return txn.load_parts(
+            batch.parts,
+            batch.types,
+            mode=batch.mode,
+            workers=None if spark is None else SparkWorkers(spark),
+            actor=actor,
+            idempotency_key=idempotency_key,
+            on_bad_row="quarantine" if batch.set_aside else "fail",
+            bad_rows_max=bad_rows_max,
+            quarantine_to=quarantine_to,
+            expect_head=expect_head,
+            deadline_s=deadline_s,
+        )
+    except og.errors.OmnigraphError:
+        if not txn.sent:
+            txn.abort()
+        raise
+
+
+# --- the plan -----------------------------------------------------------------------------------------------------------
+
+
+def _named(task: og.PartTask, frames: Mapping[str, Any] | Records) -> Iterator[tuple[str | None, Any]]:
+    """Sources in the order in which a load would number them: by table key."""
+    if isinstance(frames, Records):
+        yield None, frames
+        return
+    known = {}
+    for name, given in frames.items():
+        try:
+            declared = task.catalog.type(name)
+        except og.errors.OmnigraphError:
+            raise
+        except (KeyError, LookupError) as error:
+            raise og.errors.NotFound(f"the graph has no type {name!r}", type=str(name)[:80]) from error
+        if declared.table_key in known:
+            raise og.errors.InvalidInput(f"one type is named twice: {known[declared.table_key][0]!r} and {name!r}")
+        known[declared.table_key] = (name, given)
+    for key in sorted(known):
+        yield known[key]
+
+
+class _Plan:
+    """The tasks of one batch."""
+
+    def __init__(self, spark: SparkSession, task: og.PartTask, target_rows: int) -> None:
+        self._spark = spark
+        self._task = task
+        self._target_rows = target_rows
+        self._order = 0
+        self.types: list[str] = []
+        self.work: list[DataFrame] = []
+
+    def add(self, name: str | None, given: Any) -> None:
+        if name is None:
+            self._records(given)
+            return
+        self.types.append(name)
+        if _is_frame(given):
+            given = Frame(given)
+        if isinstance(given, Frame):
+            self._frame(name, given)
+            return
+        if isinstance(given, str | Path) or (isinstance(given, list | tuple) and given):
+            given = Files(given)
+        if not isinstance(given, Files):
+            raise og.errors.InvalidInput(
+                f"not a source of {name}: {type(given).__name__}",
+                hint="give a DataFrame, Frame, Files, or the path of files",
+            )
+        self._files(name, given)
+
+    def _frame(self, name: str, given: Frame) -> None:
+        self._task.check_columns(name, arrow_schema(given.frame), given.columns)
+        run = partial(_stage_frame, self._task, name, dict(given.columns), self._order)
+        self._order += 1
+        self.work.append(given.frame.mapInArrow(run, ANSWER))
+
+    def _files(self, name: str, given: Files) -> None:
+        places = find(given.paths, given.format)
+        for place in places[:1] if len({place.format for place in places}) == 1 else places:
+            reading.check_place(self._task, name, place, given.columns)
+        run = partial(_stage_files, self._task, name, dict(given.columns))
+        self.work.append(tasks(self._spark, run, self._share_out(places)))
+
+    def _records(self, given: Records) -> None:
+        places = find(given.paths, "ndjson")
+        run = partial(_stage_records, self._task)
+        self.work.append(tasks(self._spark, run, self._share_out(places, records=True)))
+
+    def _share_out(self, places: Sequence[Place], *, records: bool = False) -> list[list[tuple[og.Split, Part]]]:
+        """Splits in runs of about the same weight, one a task, sized by rows and by what can run side by side."""
+        splits: list[tuple[og.Split, Part]] = []
+        for place in places:
+            splits += [
+                (og.Split(self._order, index, place.name), part)
+                for index, part in enumerate(cut(place, records=records))
+            ]
+            self._order += 1
+        total = sum(part.weight for _, part in splits)
+        side_by_side = parallelism(self._spark)
+        wanted = max(ceil(total / self._target_rows), min(side_by_side, ceil(8 * total / self._target_rows)), 1)
+        if wanted > side_by_side:
+            wanted = ceil(wanted / side_by_side) * side_by_side
+        return _runs(splits, total / min(wanted, len(splits)))
+
+
+def _runs(splits: Sequence[tuple[og.Split, Part]], weight: float) -> list[list[tuple[og.Split, Part]]]:
+    runs: list[list[tuple[og.Split, Part]]] = []
+    held = 0.0
+    for split, part in splits:
+        if not runs or held + part.weight / 2 > weight * len(runs):
+            runs.append([])
+        runs[-1].append((split, part))
+        held += part.weight
+    return runs
+
+
+def _is_frame(given: Any) -> bool:
+    return callable(getattr(given, "mapInArrow", None))
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The columns of a DataFrame as its rows reach a task. Runs no job."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        return to_arrow_schema(frame.schema)
+    except PySparkException as error:
+        raise og.errors.DataInvalid(
+            f"a column of the DataFrame has a type that Arrow does not: {str(error)[:200]}",
+            hint="cast or drop the column",
+            violations=[],
+            total=1,
+        ) from error
+
+
+# --- inside a task --------------------------------------------------------------------------------------------------------
+
+
+def _stage_frame(
+    task: og.PartTask, name: str, columns: Mapping[str, str], order: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    split = og.Split(order, 0 if context is None else context.partitionId())
+
+    def work(rows: Iterator[pa.RecordBatch]) -> Any:
+        return task.stage_table(name, [og.TableRows(split, rows, columns)], split.key)
+
+    yield answer(split.key, work, batches)
+
+
+def _stage_files(
+    task: og.PartTask, name: str, columns: Mapping[str, str], splits: Sequence[tuple[og.Split, Part]]
+) -> Any:
+    place = splits[0][0].key
+    if splits[0][1].place.format in ("json", "ndjson"):
+        return task.stage_objects(name, (og.ObjectRows(split, _blocks(part), columns) for split, part in splits), place)
+    rows = (
+        og.TableRows(split, reading.batches(part), columns, "texts" if part.place.format == "csv" else "arrow")
+        for split, part in splits
+    )
+    return task.stage_table(name, rows, place)
+
+
+def _blocks(part: Part) -> Iterator[bytes]:
+    with reading.text_stream(part) as stream:
+        yield from reading.whole(stream, part.place) if part.place.format == "json" else reading.line_blocks(stream)
+
+
+def _stage_records(task: og.PartTask, splits: Sequence[tuple[og.Split, Part]]) -> Any:
+    rows = (og.RecordRows(split, reading.text_stream(part)) for split, part in splits)
+    return task.stage_records(rows, splits[0][0].key)
