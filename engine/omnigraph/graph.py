@@ -281,6 +281,12 @@ class Graph:
         built = [name for name in OPERATIONS if hasattr(self, name)]
         return status_report(self._open_engine(), deep=deep, commands=built)
 
+    def probe(self, name: str) -> int:
+        """One number in at most two requests: ``manifest_fragments``, ``version_backlog`` or ``pending_intents``."""
+        from omnigraph.upkeep.probe import probe
+
+        return probe(self._open_engine(), name)
+
     def verify(self, deep: bool = False) -> VerifyReport:
         """Whether everything is what the manifest says: pins open, rows match, endpoints exist. Changes nothing."""
         from omnigraph.upkeep.verify import verify

@@ -173,6 +173,14 @@ GOOD: dict[str, list[list[str]]] = {
     "optimize": [["social.omni"], ["social.omni", "--type", "Person", "--target-rows", "1000"]],
     "compact": [["social.omni"], ["social.omni", "--fragments-max", "64"]],
     "ensure-indices": [["social.omni"]],
+    "cleanup": [
+        ["social.omni", "--keep", "1"],
+        ["social.omni", "--keep", "1", "--min-age", "0s"],
+        ["social.omni", "--keep", "1", "--min-age", "0s", "--confirm"],
+    ],
+    "checkpoint create": [["social.omni", "now"], ["social.omni", "then", "--at", "HEAD"]],
+    "checkpoint list": [["social.omni"], ["pinned.omni"]],
+    "checkpoint delete": [["pinned.omni", "pinned"]],
     "schema show": [["social.omni"]],
     "lint": [["--query", "queries.gq", "--schema", "social.pg"], ["social.omni", "--query", "queries.gq"]],
     "explain": [["key-conflict"], []],
@@ -191,6 +199,9 @@ WRONG: dict[str, list[str]] = {
     "commit outcome": ["nowhere.omni", "01JZX5W9GZ0000000000000000"],
     "intent show": ["social.omni", "01JZX5W9GZ0000000000000000"],
     "repair": ["social.omni", "--force"],
+    "cleanup": ["social.omni", "--keep", "0"],
+    "checkpoint create": ["social.omni", "../escape"],
+    "checkpoint delete": ["social.omni", "nothing"],
     "query": ["social.omni", "--sql", "drop table Person"],
 }
 
@@ -218,6 +229,9 @@ def test_what_a_command_prints_as_json_is_what_is_published(
     if "drifting.omni" in arguments:
         shutil.copytree("social.omni", "drifting.omni")
         displace("drifting.omni")
+    if "pinned.omni" in arguments:
+        shutil.copytree("social.omni", "pinned.omni")
+        run("checkpoint", "create", "pinned.omni", "pinned")
     ended = run(*command.split(), *(stand_ins.get(argument, argument) for argument in arguments), "--json")
     validated(ended.document, command)
 
@@ -255,6 +269,8 @@ def test_the_example_in_the_help_of_a_command_runs(command: tree.Command, run: R
     if "01JZX5W9GZ0000000000000000" in words:
         stand_in = interrupt("social.omni") if command.path.startswith("intent") else head_of("social.omni")
         words[words.index("01JZX5W9GZ0000000000000000")] = stand_in
+    if command.path == "checkpoint delete":
+        run("checkpoint", "create", "social.omni", "season-start")
     assert command.example in run(*command.path.split(), "--help").out
     run(*words)
 
@@ -640,6 +656,23 @@ def test_upkeep_changes_files_and_no_content(run: Run, folder: Path) -> None:
     assert run("export", "social.omni").out == before
     assert "nothing to do" in run("optimize", "social.omni").out
     assert ended.err.startswith("omnigraph optimize → ")
+
+
+def test_a_cleanup_shows_its_plan_and_deletes_on_request(run: Run, folder: Path) -> None:
+    for i in range(3):
+        write_lines(folder / "one.jsonl", [{"type": "Person", "data": {"name": f"P{i}", "age": i}}])
+        run("load", "social.omni", "--data", "one.jsonl", "--mode", "append", "--quiet")
+    old, before = run("commit", "list", "social.omni", "--json").result["commits"][-1], run("export", "social.omni").out
+    run("checkpoint", "create", "social.omni", "start", "--at", old["id"])
+    planned = run("cleanup", "social.omni", "--keep", "1", "--min-age", "0s")
+    assert "__manifest" in planned.out and "repeat with --confirm" in planned.err
+    again = run("cleanup", "social.omni", "--keep", "1", "--min-age", "0s", "--json").result
+    assert not again["confirmed"] and again["plan"]["versions"] > 0 and again["report"] is None
+    done = run("cleanup", "social.omni", "--keep", "1", "--min-age", "0s", "--confirm", "--json").result
+    assert done["report"]["versions"] == again["plan"]["versions"]
+    assert run("export", "social.omni").out == before
+    assert run("snapshot", "social.omni", "--at", old["id"]).code == 0
+    run("cleanup", "social.omni", code=2)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------

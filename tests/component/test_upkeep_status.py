@@ -145,3 +145,64 @@ def test_what_is_most_urgent_comes_first() -> None:
 
 def test_times_keep_their_microseconds() -> None:
     assert time_text(1_700_000_000_123_457) == "2023-11-14T22:13:20.123457Z"
+
+
+# --- upkeep and probes --------------------------------------------------------------------------------------------------
+
+
+def test_status_says_when_upkeep_ran_and_what_is_left_to_read(local_root: str) -> None:
+    with og.init(local_root, SCHEMA) as graph:
+        for number in range(4):
+            graph.load([{"type": "Person", "data": {"name": f"p{number}"}}], mode="append")
+        before = graph.status().upkeep
+        assert (before.optimized_at, before.cleaned_at, before.oldest_version) == (None, None, 1)
+        graph.optimize()
+        graph.cleanup(keep=2, min_age="0s", confirm=True, actor="janitor")
+        after = graph.status()
+        assert after.upkeep.optimized_at is not None and after.upkeep.cleaned_by == "janitor"
+        assert after.upkeep.cleaned_at is not None and after.upkeep.cleaned_at.startswith("20")
+        assert after.upkeep.oldest_commit == graph.commits()[1].id
+        json.dumps(after.to_dict())
+
+
+def test_a_deep_look_counts_the_versions_that_are_left(local_root: str) -> None:
+    with og.init(local_root, SCHEMA) as graph:
+        for number in range(4):
+            graph.load([{"type": "Person", "data": {"name": f"p{number}"}}], mode="append")
+        assert {table.versions for table in graph.status().tables} == {None}
+        counted = {table.table_key: table.versions for table in graph.status(deep=True).tables}
+        assert counted == {"edge:Knows": 1, "node:Person": 5}
+
+
+def test_what_deleted_rows_take_is_reclaimable(local_root: str) -> None:
+    with og.init(local_root, "node Person { name: String @key age: I32? }\n") as graph:
+        for age in (1, 2):
+            rows = [{"type": "Person", "data": {"name": f"p{number}", "age": age}} for number in range(100)]
+            graph.load(rows, mode="merge")
+        [table] = graph.status().tables
+        assert (table.rows, table.deleted_rows) == (100, 0) or 0 < table.reclaimable_bytes < table.bytes
+        graph.load([{"type": "Person", "data": {"name": "p1", "age": 9}}], mode="merge")
+        [table] = graph.status().tables
+        assert 0 < table.reclaimable_bytes < table.bytes
+
+
+@pytest.mark.parametrize("name", ["manifest_fragments", "version_backlog", "pending_intents"])
+def test_a_probe_is_a_number_in_at_most_two_requests(proxied_root: str, fault_proxy: object, name: str) -> None:
+    with og.init(proxied_root, SCHEMA) as graph:
+        for number in range(3):
+            graph.load([{"type": "Person", "data": {"name": f"p{number}"}}], mode="append")
+        for _ in range(2):
+            fault_proxy.reset()  # type: ignore[attr-defined]
+            value = graph.probe(name)
+            assert len(fault_proxy.log) <= 2  # type: ignore[attr-defined]
+            assert value == {"manifest_fragments": 0, "version_backlog": 4, "pending_intents": 0}[name]
+
+
+def test_probes_follow_what_others_do(local_root: str) -> None:
+    with og.init(local_root, SCHEMA) as graph, og.open(local_root) as other:
+        other.load([{"type": "Person", "data": {"name": "p"}}], mode="append")
+        assert graph.probe("version_backlog") == 2
+        other.cleanup(keep=1, min_age="0s", confirm=True)
+        assert graph.probe("version_backlog") == 3  # the marks of the cleanup are versions as well
+        with pytest.raises(og.errors.InvalidInput, match="no probe"):
+            graph.probe("weather")

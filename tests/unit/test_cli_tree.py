@@ -124,7 +124,7 @@ def test_every_exit_code_of_an_error_stands_in_the_table_of_exit_codes() -> None
 
 
 # Named in hints of what is being built; out of here with the command.
-LATER = {"branch", "checkpoint", "cleanup", "diff"}
+LATER = {"branch", "diff"}
 
 
 def commands_named_in_the_code() -> dict[str, str]:

@@ -195,7 +195,9 @@ class StatusTable(Shape):
     bytes: Count
     version: Count
     latest_version: Count | None
+    versions: Count | None
     drift: int | None
+    reclaimable_bytes: Count
 
 
 class Totals(Shape):
@@ -203,6 +205,15 @@ class Totals(Shape):
     rows: Count
     fragments: Count
     bytes: Count
+    reclaimable_bytes: Count
+
+
+class Upkeep(Shape):
+    optimized_at: str | None
+    cleaned_at: str | None
+    cleaned_by: str | None
+    oldest_commit: str | None
+    oldest_version: Count | None
 
 
 class Manifest(Shape):
@@ -236,6 +247,7 @@ class Status(Shape):
     head: Head
     tables: list[StatusTable]
     totals: Totals
+    upkeep: Upkeep
     manifest: Manifest
     pending: Pending
     verdict: Literal["healthy", "attention"]
@@ -413,6 +425,106 @@ class Optimize(Shape):
     changed: bool
 
 
+class CleanupPolicy(Shape):
+    keep: Count
+    older_than_s: Count
+    min_age_s: Count
+    text: str
+
+
+class DoomedVersions(Shape):
+    """``doomed``: version numbers as ranges."""
+
+    table_key: str
+    location: str
+    ref: str | None
+    doomed: str
+    versions: Count
+    manifest_bytes: Count
+    kept: Count
+    young: Count
+    reason: str
+
+
+class Orphan(Shape):
+    path: str
+    ref: str | None
+    files: Count
+    bytes: Count
+
+
+class CleanupPlan(Shape):
+    uri: str
+    policy: CleanupPolicy
+    branches: list[str]
+    oldest: dict[str, str]
+    boundaries: dict[str, Count]
+    versions: Count
+    tables: list[DoomedVersions]
+    orphans: list[Orphan]
+    checkpoints: list[str]
+    drifting: list[str]
+    expired_staging: list[str]
+
+
+class DeletedFiles(Shape):
+    versions: Count
+    files: Count
+    bytes: Count
+    failed: Count
+
+
+class CleanedTable(Shape):
+    table_key: str
+    location: str
+    ref: str | None
+    doomed: str
+    deleted: DeletedFiles
+    error: str | None
+
+
+class CleanupReport(Shape):
+    """``run``: the name of the record; null where there was nothing to delete."""
+
+    uri: str
+    run: str | None
+    policy: CleanupPolicy
+    boundaries: dict[str, Count]
+    tables: list[CleanedTable]
+    orphans: list[Orphan]
+    spared: Count
+    errors: list[str]
+    versions: Count
+    bytes: Count
+
+
+class Cleanup(Shape):
+    uri: str
+    confirmed: bool
+    plan: CleanupPlan
+    report: CleanupReport | None
+
+
+class Checkpoint(Shape):
+    name: str
+    commit_id: str
+    branch: str
+    identity: str
+    ref: str | None
+    manifest_version: Count
+    actor: str | None
+    created_at_us: int
+
+
+class CheckpointList(Shape):
+    checkpoints: list[Checkpoint]
+
+
+class CheckpointDeleted(Shape):
+    name: str
+    deleted: bool
+
+
 # --- the rest -----------------------------------------------------------------------------------------------------------
 
 
@@ -484,6 +596,10 @@ RESULTS: dict[str, tuple[type[Shape], ...]] = {
     "optimize": (Optimize,),
     "compact": (Compact,),
     "ensure-indices": (Optimize,),
+    "cleanup": (Cleanup,),
+    "checkpoint create": (Checkpoint,),
+    "checkpoint list": (CheckpointList,),
+    "checkpoint delete": (CheckpointDeleted,),
     "schema show": (SchemaShow,),
     "lint": (Lint,),
     "explain": (ErrorCode, ErrorCodes),

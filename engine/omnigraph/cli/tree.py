@@ -41,6 +41,7 @@ class Command:
 
 
 GROUPS: dict[str, str] = {
+    "checkpoint": "Pin commits against cleanup.",
     "commit": "Look at commits.",
     "intent": "Look at writes that have not ended.",
     "schema": "Look at the accepted schema.",
@@ -164,6 +165,35 @@ COMMANDS: tuple[Command, ...] = (
         "Build the indexes that the schema asks for and that are missing.",
         "omnigraph ensure-indices social.omni",
         needs="ensure_indices",
+        writes=True,
+    ),
+    Command(
+        "cleanup",
+        "Show which versions nobody needs any more, and why the rest stays; with --confirm delete them.",
+        "omnigraph cleanup social.omni --keep 10 --older-than 7d",
+        needs="cleanup",
+        writes=True,
+    ),
+    Command(
+        "checkpoint create",
+        "Pin a commit: no cleanup takes it until the checkpoint is deleted.",
+        "omnigraph checkpoint create social.omni season-start",
+        subject="NAME",
+        needs="checkpoints",
+        writes=True,
+    ),
+    Command(
+        "checkpoint list",
+        "List checkpoints by name.",
+        "omnigraph checkpoint list social.omni",
+        needs="checkpoints",
+    ),
+    Command(
+        "checkpoint delete",
+        "Let a cleanup have the commit again.",
+        "omnigraph checkpoint delete social.omni season-start",
+        subject="NAME",
+        needs="checkpoints",
         writes=True,
     ),
     Command(

@@ -150,7 +150,8 @@ class CleanupReport(Report):
         return sum(table.deleted.bytes for table in self.tables) + sum(orphan.bytes for orphan in self.orphans)
 
     def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "versions": self.versions, "bytes": self.bytes}
+        policy = {**vars(self.policy), "text": self.policy.text}
+        return {**super().to_dict(), "policy": policy, "versions": self.versions, "bytes": self.bytes}
 
     def __repr__(self) -> str:
         failed = f"; {count_text(len(self.errors), 'failure')}" if self.errors else ""

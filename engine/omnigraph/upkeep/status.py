@@ -19,6 +19,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import STORAGE_VERSION, CommitRow, Pin
 from omnigraph.manifest.swap import Held
+from omnigraph.table.collect import VersionFile, version_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.strict import fragment_count
 
@@ -52,7 +53,7 @@ class HeadStatus:
 
 @dataclass(frozen=True)
 class TableStatus:
-    """One table as it is published. ``latest_version`` and ``drift`` are known after a deep look only."""
+    """One table as it is published. ``latest_version``, ``versions`` and ``drift`` are known after a deep look only."""
 
     table_key: str
     rows: int
@@ -62,6 +63,13 @@ class TableStatus:
     bytes: int
     version: int
     latest_version: int | None = None
+    versions: int | None = None
+
+    @property
+    def reclaimable_bytes(self) -> int:
+        """What the deleted rows take, which an optimisation gives back; as the manifest knows it."""
+        stored = self.rows + self.deleted_rows
+        return self.bytes * self.deleted_rows // stored if stored else 0
 
     @property
     def drift(self) -> int | None:
@@ -69,7 +77,7 @@ class TableStatus:
         return None if self.latest_version is None else self.latest_version - self.version
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "drift": self.drift}
+        return {**asdict(self), "drift": self.drift, "reclaimable_bytes": self.reclaimable_bytes}
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,18 @@ class ManifestStatus:
     fragments: int
     boundary: int
     backlog: int
+
+
+@dataclass(frozen=True)
+class UpkeepStatus:
+    """When upkeep last ran, and what is left to read. ``oldest_commit`` is the oldest above the boundary, ``oldest_version``
+    its version of the manifest; None where it has left the tail. Times are ISO 8601; None: never, or before the tail."""
+
+    optimized_at: str | None
+    cleaned_at: str | None
+    cleaned_by: str | None
+    oldest_commit: str | None
+    oldest_version: int | None
 
 
 @dataclass(frozen=True)
@@ -112,6 +132,7 @@ class StatusReport:
     manifest: ManifestStatus
     pending: tuple[PendingWrite, ...]
     pending_total: int
+    upkeep: UpkeepStatus
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
     deep: bool = False
@@ -150,7 +171,9 @@ class StatusReport:
                 "rows": self.rows,
                 "fragments": sum(table.fragments for table in self.tables),
                 "bytes": self.bytes,
+                "reclaimable_bytes": sum(table.reclaimable_bytes for table in self.tables),
             },
+            "upkeep": asdict(self.upkeep),
             "manifest": asdict(self.manifest),
             "pending": {"total": self.pending_total, "oldest": [asdict(write) for write in self.pending]},
             "verdict": self.verdict,
@@ -193,8 +216,8 @@ def status_report(
     names = [op for op, _ in engine.intents.names(meter)]
     pending = tuple(PendingWrite(op, _age_s(ulid_time_us(op), now_us)) for op in names)
     pins = list(held.state.tables.values())
-    latest = _latest_versions(engine, pins, meter) if deep else [None] * len(pins)
-    tables = tuple(_table(pin, version) for pin, version in zip(pins, latest, strict=True))
+    latest = _listed_versions(engine, pins, meter) if deep else [None] * len(pins)
+    tables = tuple(_table(pin, listed) for pin, listed in zip(pins, latest, strict=True))
     manifest = ManifestStatus(
         version=held.version,
         fragments=fragment_count(held.handle),
@@ -211,6 +234,7 @@ def status_report(
         manifest=manifest,
         pending=pending[:PENDING_SHOWN],
         pending_total=len(pending),
+        upkeep=_upkeep(engine, held, boundary, meter),
         findings=judge(tables, manifest, pending, grace_s=engine.manners.grace_s, commands=frozenset(commands)),
         notes=_notes(held, pending, engine.manners.grace_s),
         deep=deep,
@@ -230,7 +254,25 @@ def _head(held: Held, now_us: int) -> HeadStatus:
     )
 
 
-def _table(pin: Pin, latest: int | None) -> TableStatus:
+def _upkeep(engine: Engine, held: Held, boundary: int, meter: Meter) -> UpkeepStatus:
+    """From the tail of the history, and the note of the newest boundary mark."""
+    state = held.state
+    commits = [row for row in state.tail if isinstance(row, CommitRow)]
+    optimized = [row for row in commits if row.kind == "maintenance"]
+    note = engine.boundary.note(state.identity, boundary, meter=meter) if 0 < boundary < ALL else {}
+    left = [row for row in commits if row.manifest_version > boundary]
+    oldest = left[0] if left and state.tail_reaches(boundary) else None
+    cleaned_us = note.get("at_us")
+    return UpkeepStatus(
+        optimized_at=time_text(optimized[-1].created_at_us) if optimized else None,
+        cleaned_at=time_text(cleaned_us) if isinstance(cleaned_us, int) else None,
+        cleaned_by=note.get("actor"),
+        oldest_commit=oldest.commit_id if oldest is not None else None,
+        oldest_version=oldest.manifest_version if oldest is not None else None,
+    )
+
+
+def _table(pin: Pin, listed: tuple[VersionFile, ...] | None) -> TableStatus:
     return TableStatus(
         table_key=pin.key,
         rows=pin.rows,
@@ -239,16 +281,13 @@ def _table(pin: Pin, latest: int | None) -> TableStatus:
         unindexed_fragments=pin.unindexed_fragments,
         bytes=pin.bytes,
         version=pin.version,
-        latest_version=latest,
+        latest_version=listed[-1].version if listed else None,
+        versions=len(listed) if listed is not None else None,
     )
 
 
-def _latest_versions(engine: Engine, pins: Iterable[Pin], meter: Meter) -> list[int]:
-    def one(pin: Pin) -> int:
-        version: int = engine.tables.open_latest(TableRef(pin.location, pin.ref), meter).version
-        return version
-
-    return gather([engine.spawn(one, pin) for pin in pins])
+def _listed_versions(engine: Engine, pins: Iterable[Pin], meter: Meter) -> list[tuple[VersionFile, ...]]:
+    return gather([engine.spawn(version_files, engine.store, TableRef(pin.location, pin.ref), meter) for pin in pins])
 
 
 def _age_s(then_us: int, now_us: int) -> float:

@@ -36,6 +36,7 @@ def _show(screen: Screen, report: StatusReport) -> None:
                 "manifest",
                 f"version {manifest.version}, {count_text(manifest.fragments, 'fragment')}, {manifest.backlog:,} not cleaned up",
             ),
+            ("upkeep", _upkeep(report)),
             ("pending", _pending(report)),
         ]
     )
@@ -46,8 +47,8 @@ def _show(screen: Screen, report: StatusReport) -> None:
         for t in report.tables
     ]
     if report.deep:
-        columns.append("drift")
-        rows = [[*row, table.drift] for row, table in zip(rows, report.tables, strict=True)]
+        columns += ["versions", "drift"]
+        rows = [[*row, table.versions, table.drift] for row, table in zip(rows, report.tables, strict=True)]
     screen.table(columns, rows)
     screen.line()
     for note in report.notes:
@@ -56,6 +57,18 @@ def _show(screen: Screen, report: StatusReport) -> None:
         todo = f": run `omnigraph {finding.command} {report.uri}`" if finding.command else ""
         screen.line(f"also: {finding.message}{todo}")
     screen.line(report.verdict_line, style="green" if report.verdict == "healthy" else "bold yellow")
+
+
+def _upkeep(report: StatusReport) -> str:
+    upkeep = report.upkeep
+    parts = [f"optimized {upkeep.optimized_at or 'never, as far as the tail tells'}"]
+    parts.append(f"cleaned up {upkeep.cleaned_at or 'never'}")
+    reclaimable = sum(table.reclaimable_bytes for table in report.tables)
+    if reclaimable:
+        parts.append(f"{bytes_text(reclaimable)} of deleted rows")
+    if upkeep.oldest_commit:
+        parts.append(f"oldest commit left {upkeep.oldest_commit}")
+    return "; ".join(parts)
 
 
 def _pending(report: StatusReport) -> str:

@@ -1,0 +1,82 @@
+"""``omnigraph cleanup``: what would be deleted and why; with --confirm, delete it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.call import Answer, Call, Usage
+from omnigraph.cli.render import Screen, bytes_text, count_text
+
+
+def run(
+    call: Call,
+    keep: Annotated[int | None, typer.Option("--keep", metavar="N", help="Retain the newest N commits.")] = None,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="AGE", help="Retain what is younger: 7d, 12h, 90s.")
+    ] = None,
+    min_age: Annotated[
+        str, typer.Option("--min-age", metavar="AGE", help="Delete nothing younger, whatever the rest says.")
+    ] = "1h",
+    confirm: Annotated[bool, typer.Option("--confirm", help="Delete; without it, only show the plan.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Consent for a remote store, where nobody is at a terminal.")
+    ] = False,
+) -> Answer:
+    """Show which versions nobody needs any more, and why the rest stays; with --confirm delete them.
+
+    What a retained commit, a checkpoint or a pending write needs is never deleted. Where anything is in doubt the run is
+    refused with the reason and nothing is deleted.
+    """
+    if keep is None and older_than is None:
+        raise Usage("a cleanup needs to be told what to keep", hint="give --keep 10, or --older-than 7d, or both")
+    if not confirm:
+        with call.reading() as graph:
+            plan = graph.plan_cleanup(keep, older_than, min_age).to_dict()
+        result = {"uri": plan["uri"], "confirmed": False, "plan": plan, "report": None}
+        return Answer(result, lambda screen: _show_plan(screen, plan))
+    call.want_consent("cleanup --confirm", yes=yes)
+    with call.writing() as graph, call.screen.busy("cleaning up"):
+        planned = graph.plan_cleanup(keep, older_than, min_age)
+        report = graph.cleanup(planned).to_dict()
+    result = {"uri": report["uri"], "confirmed": True, "plan": planned.to_dict(), "report": report}
+    return Answer(result, lambda screen: _show_report(screen, report))
+
+
+def _show_plan(screen: Screen, plan: dict[str, Any]) -> None:
+    screen.line(plan["policy"]["text"])
+    screen.table(
+        ("table", "doomed", "versions", "kept", "young", "why"),
+        [[t["table_key"], t["versions"], t["doomed"], t["kept"], t["young"], t["reason"]] for t in plan["tables"]],
+    )
+    for orphan in plan["orphans"]:
+        screen.line(f"{orphan['path']} ({bytes_text(orphan['bytes'])}) belongs to nobody")
+    for batch in plan["expired_staging"]:
+        screen.line(f"the staged batch {batch} was not loaded for a day")
+    if plan["versions"] or plan["orphans"] or plan["expired_staging"]:
+        screen.note("nothing was deleted; repeat with --confirm to delete this")
+    else:
+        screen.line("nothing to delete")
+
+
+def _show_report(screen: Screen, report: dict[str, Any]) -> None:
+    if report["tables"]:
+        screen.table(
+            ("table", "versions", "files", "bytes", "error"),
+            [
+                [
+                    t["table_key"],
+                    t["deleted"]["versions"],
+                    t["deleted"]["files"],
+                    bytes_text(t["deleted"]["bytes"]),
+                    t["error"],
+                ]
+                for t in report["tables"]
+            ],
+        )
+    for orphan in report["orphans"]:
+        screen.line(f"{orphan['path']} belonged to nobody and is gone")
+    for error in report["errors"]:
+        screen.line(f"not deleted: {error}", style="yellow")
+    screen.line(f"{count_text(report['versions'], 'version')} deleted, {bytes_text(report['bytes'])} given back")
