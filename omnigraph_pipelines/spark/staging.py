@@ -192,7 +192,7 @@ def _named(task: og.PartTask, frames: Mapping[str, Any] | Records) -> Iterator[t
     if isinstance(frames, Records):
         yield None, frames
         return
-    known = {}
+    known: dict[str, tuple[str, Any]] = {}
     for name, given in frames.items():
         try:
             declared = task.catalog.type(name)

@@ -1,0 +1,48 @@
+"""One Spark session for all tests of this folder: starting Java is the dearest thing they do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  city: enum(oslo, rome)?  mail: String? @unique  @range(age, 0..150) }
+node Note { text: String?  spot: Vector(2)? }
+edge Knows: Person -> Person @card(0..3) { weight: F64?  since: Date? }
+edge Likes: Person -> Note { at: DateTime?  @unique(src, dst) }
+"""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    from omnigraph_pipelines.spark import spark_session
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = spark_session("local[2,3]", small=True, app_name="tests")
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[og.Graph]:
+    with og.init(tmp_path / "graph", SCHEMA) as made:
+        yield made
+
+
+def staged_files(graph: og.Graph) -> set[str]:
+    root = Path(graph.uri)
+    return {str(p.relative_to(root)) for kind in ("nodes", "edges") for p in root.glob(f"{kind}/*/data/*")}
+
+
+@pytest.fixture
+def files(graph: og.Graph) -> Any:
+    """Which data files there are now."""
+    return lambda: staged_files(graph)
