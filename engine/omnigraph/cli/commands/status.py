@@ -61,14 +61,16 @@ def _show(screen: Screen, report: StatusReport) -> None:
 
 def _upkeep(report: StatusReport) -> str:
     upkeep = report.upkeep
-    parts = [f"optimized {upkeep.optimized_at or 'never, as far as the tail tells'}"]
-    parts.append(f"cleaned up {upkeep.cleaned_at or 'never'}")
+    parts = []
+    if upkeep.optimized_at:
+        parts.append(f"optimized {upkeep.optimized_at[:19]}Z")
+    if upkeep.cleaned_at:
+        by = f" by {upkeep.cleaned_by}" if upkeep.cleaned_by else ""
+        parts.append(f"cleaned up {upkeep.cleaned_at[:19]}Z{by}, oldest commit left {upkeep.oldest_commit or '?'}")
     reclaimable = sum(table.reclaimable_bytes for table in report.tables)
     if reclaimable:
         parts.append(f"{bytes_text(reclaimable)} of deleted rows")
-    if upkeep.oldest_commit:
-        parts.append(f"oldest commit left {upkeep.oldest_commit}")
-    return "; ".join(parts)
+    return "; ".join(parts) or "has not run"
 
 
 def _pending(report: StatusReport) -> str:
