@@ -16,7 +16,8 @@ READING = {
     # plans compute and touch nothing
     "plan_cleanup", "plan_compaction", "plan_schema",
 }  # fmt: skip
-STAGING_READS = {"add", "base", "branch", "id", "staged", "table"}
+# Adding only notes files in the record that ``begin`` made.
+STAGING_READS = {"add", "add_parts", "base", "branch", "id", "replay", "sent", "staged", "table", "task"}
 
 
 def doors() -> set[str]:

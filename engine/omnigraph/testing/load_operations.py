@@ -76,6 +76,29 @@ def _staged(root: str, width: int) -> str | None:
         return commit_id
 
 
+def _in_parts(root: str, width: int, mode: str) -> str | None:
+    """A batch that executors stage in two parts, each of all tables."""
+    from omnigraph.write.part import Split
+    from omnigraph.write.part_task import RecordRows
+
+    with graphs.open(root, **_OPEN) as graph:
+        txn = graph.begin()
+        task = txn.task(mode)
+        new = [_records(width, ("p1", 1)), _records(width, ("p2", 2), *([("first", 9)] if mode == "merge" else []))]
+        parts = [task.stage_records([RecordRows(Split(0, number), [rows])], number) for number, rows in enumerate(new)]
+        txn.add_parts(parts)
+        commit_id: str | None = txn.load_parts(parts, TYPES[:width], mode=mode).commit_id
+        return commit_id
+
+
+def _parts_append(root: str, width: int) -> str | None:
+    return _in_parts(root, width, "append")
+
+
+def _parts_merge(root: str, width: int) -> str | None:
+    return _in_parts(root, width, "merge")
+
+
 def _abandoned(root: str, width: int) -> str | None:
     """Bytes are staged and given up: nothing of the graph changes."""
     with graphs.open(root, **_OPEN) as graph:
@@ -92,4 +115,16 @@ register(Operation("load-edges", frozenset({"load:append"}), _linked, _append_ed
 register(
     Operation("staged-append", frozenset({"begin", "load_staged"}), _seeded, _staged, (1, 2), leaves=("__staging/",))
 )
-register(Operation("staged-abort", frozenset({"begin", "abort"}), _seeded, _abandoned, (1,), leaves=("__staging/",)))
+register(
+    Operation(
+        "staged-abort",
+        frozenset({"begin", "abort"}),
+        _seeded,
+        _abandoned,
+        (1,),
+        leaves=("__staging/",),
+        keeps_content=True,
+    )
+)
+register(Operation("parts-append", frozenset({"load_parts"}), _seeded, _parts_append, (1,), leaves=("__staging/",)))
+register(Operation("parts-merge", frozenset({"load_parts"}), _seeded, _parts_merge, (1,), leaves=("__staging/",)))

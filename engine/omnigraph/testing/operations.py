@@ -47,6 +47,7 @@ class Operation:
     act: Callable[[str, int], str | None]
     widths: tuple[int, ...] = (1, 2, 4)
     creates_graph: bool = False
+    keeps_content: bool = False  # before and after read the same: no cut can be told from another by what is there
     leaves: tuple[str, ...] = ()  # what else may lie about afterwards: prefixes of keys
 
 

@@ -9,6 +9,7 @@ from omnigraph import graph as graphs
 from omnigraph.testing.operations import Operation, append, create, displace, keys_of, opened, register
 
 PARTS = 4  # small appends to each table: something for an optimisation to do
+CLEANUP_LEAVES = ("__boundary/", "__checkpoints/", "__cleanup/")
 HISTORY = 70  # commits beyond a first roll of the tail, in which the archive grows
 
 
@@ -63,8 +64,41 @@ def _compact_manifest(root: str, width: int) -> str | None:
     return None
 
 
-register(Operation("optimize", frozenset({"optimize"}), _in_parts, _optimize, widths=(1, 2)))
-register(Operation("ensure-indices", frozenset({"ensure_indices"}), _in_parts, _index, widths=(1, 2)))
-register(Operation("repair", frozenset({"repair"}), _with_strays, _repair, widths=(1, 2)))
-register(Operation("recover", frozenset({"recover"}), _with_strays, _recover, widths=(1, 2)))
-register(Operation("compact-manifest", frozenset({"compact_manifest"}), _long, _compact_manifest, widths=(1,)))
+def _cleanup(root: str, width: int) -> str | None:
+    with graphs.open(root, actor="keeper") as graph:
+        graph.cleanup(keep=1, min_age="0s", confirm=True)
+    return None
+
+
+def _checkpoint(root: str, width: int) -> str | None:
+    with graphs.open(root, actor="keeper") as graph:
+        graph.checkpoints.create("before")
+        graph.checkpoints.delete("before")
+    return None
+
+
+register(Operation("optimize", frozenset({"optimize"}), _in_parts, _optimize, widths=(1, 2), keeps_content=True))
+register(
+    Operation("ensure-indices", frozenset({"ensure_indices"}), _in_parts, _index, widths=(1, 2), keeps_content=True)
+)
+register(Operation("repair", frozenset({"repair"}), _with_strays, _repair, widths=(1, 2), keeps_content=True))
+register(Operation("recover", frozenset({"recover"}), _with_strays, _recover, widths=(1, 2), keeps_content=True))
+register(
+    Operation(
+        "compact-manifest", frozenset({"compact_manifest"}), _long, _compact_manifest, widths=(1,), keeps_content=True
+    )
+)
+register(
+    Operation("cleanup", frozenset({"cleanup"}), _in_parts, _cleanup, (1,), leaves=CLEANUP_LEAVES, keeps_content=True)
+)
+register(
+    Operation(
+        "checkpoint",
+        frozenset({"checkpoints"}),
+        _in_parts,
+        _checkpoint,
+        (1,),
+        leaves=CLEANUP_LEAVES,
+        keeps_content=True,
+    )
+)
