@@ -40,6 +40,7 @@ class StagedBatch:
     types: tuple[str, ...]
     parts: tuple[Any, ...] = field(repr=False)
     set_aside: bool = False
+    target_rows: int = TARGET_ROWS
 
     @property
     def records(self) -> int:
@@ -147,7 +148,9 @@ def stage(
     except BaseException:
         txn.abort()
         raise
-    return StagedBatch(txn.id, branch, mode, tuple(planned.types), tuple(parts), on_bad_row == "quarantine")
+    return StagedBatch(
+        txn.id, branch, mode, tuple(planned.types), tuple(parts), on_bad_row == "quarantine", target_rows
+    )
 
 
 def publish(
@@ -177,6 +180,7 @@ def publish(
             quarantine_to=quarantine_to,
             expect_head=expect_head,
             deadline_s=deadline_s,
+            rows_per_file=batch.target_rows,
         )
     except og.errors.OmnigraphError:
         if not txn.sent:
@@ -293,7 +297,7 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
-        return to_arrow_schema(frame.schema)
+        return to_arrow_schema(frame.schema, timezone="UTC")
     except PySparkException as error:
         raise og.errors.DataInvalid(
             f"a column of the DataFrame has a type that Arrow does not: {str(error)[:200]}",

@@ -48,7 +48,7 @@ def test_a_merge_replaces_inserts_and_leaves_alone(spark: Any, graph: og.Graph) 
     load(spark, graph, {"Person": people(spark), "Knows": knows(spark)}, mode="append")
     changed = [{**row, "age": 100} for row in PEOPLE[:50]] + PEOPLE[50:60]
     changed += [{"name": f"q{n}", "age": n, "city": None} for n in range(20)]
-    edges = spark.createDataFrame(KNOWS[:5] + [{"id": "new", "from": "q1", "to": "p001", "weight": None}])
+    edges = spark.createDataFrame([*KNOWS[:5], {"id": "new", "from": "q1", "to": "p001", "weight": None}])
     receipt = load(spark, graph, {"Person": people(spark, changed), "Knows": edges}, mode="merge")
     person, edge = receipt.tables["node:Person"], receipt.tables["edge:Knows"]
     assert (person.inserted, person.updated, person.unchanged) == (20, 50, 10)
@@ -102,7 +102,7 @@ def test_bad_rows_are_set_aside_wherever_they_turn_up(spark: Any, graph: og.Grap
     aside = tmp_path / "aside.jsonl"
     receipt = load(spark, graph, frames, mode="append", on_bad_row="quarantine", quarantine_to=aside)
     assert receipt.tables["node:Person"].inserted == 30
-    assert receipt.rejected.total == 6 == len(aside.read_text().splitlines())
+    assert receipt.rejected.total == 5 == len(aside.read_text().splitlines())
     assert {json.loads(line)["reasons"][0]["code"] for line in aside.read_text().splitlines()} == {
         "required", "range", "enum", "key-conflict", "missing-endpoint",
     }  # fmt: skip
@@ -172,7 +172,7 @@ def test_a_known_key_reads_nothing(spark: Any, graph: og.Graph, files: Any) -> N
 def test_a_graph_that_moves_while_a_batch_waits_is_looked_at_again(spark: Any, graph: og.Graph, files: Any) -> None:
     batch = stage(spark, graph, {"Person": people(spark, PEOPLE[:5])}, mode="append")
     graph.load([{"type": "Person", "data": {"name": "p001"}}], mode="append")
-    before = {name for name in files()}
+    before = set(files())
     with pytest.raises(og.errors.KeyConflict, match="p001"):
         publish(graph, batch)
     assert len(before - files()) == batch.fragments

@@ -64,6 +64,7 @@ class PartInput:
             for share in part.shares:
                 shares.setdefault(share.table_key, []).append(share)
         self.shares: Mapping[str, Sequence[Share]] = dict(sorted(shares.items()))
+        self._packed: dict[str, list[Mapping[str, Any]]] = {}
         self.records = sum(part.records for part in self._parts)
         judged = () if set_aside else self._parts
         self.malformed = self._complaints(part.malformed for part in judged)
@@ -79,16 +80,22 @@ class PartInput:
     @property
     def rejected(self) -> list[Rejected]:
         """What the tasks have set aside, as places in the whole."""
-        return [self._rejected(one) for part in self._parts for one in part.rejected]
+        return sorted((self._rejected(one) for part in self._parts for one in part.rejected), key=lambda one: one.order)
 
     def fragments(self, key: str) -> list[StagedFragment]:
         found, first = [], 0
-        for share in self.shares[key]:
-            for described in () if share.staged is None else share.staged.new:
-                rows = fragments_.rows_of(described)
-                found.append(StagedFragment(described, first, rows))
-                first += rows
+        for described in self._packed.get(key) or self._staged(key):
+            rows = fragments_.rows_of(described)
+            found.append(StagedFragment(described, first, rows))
+            first += rows
         return found
+
+    def _staged(self, key: str) -> list[Mapping[str, Any]]:
+        return [one for share in self.shares[key] if share.staged is not None for one in share.staged.new]
+
+    def pack(self, key: str, fragments: Sequence[Mapping[str, Any]]) -> None:
+        """Other fragments with the same rows in the same order."""
+        self._packed[key] = list(fragments)
 
     # --- where rows come from ----------------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ the graph moves meanwhile everything from the judgement on is repeated: the sour
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,16 +23,19 @@ from omnigraph.core.meter import Meter
 from omnigraph.table import staged as fragments_
 from omnigraph.write.changes import RowIndex, TypeChange
 from omnigraph.write.load import LoadOptions, receipt
-from omnigraph.write.part import Workers
+from omnigraph.write.part import Threads, Workers
 from omnigraph.write.part_input import ROW, PartInput
 from omnigraph.write.part_judge import judge_changes, judge_parts
 from omnigraph.write.part_merge import PartMerge
-from omnigraph.write.part_rewrite import Rewrite, RewrittenRows, rewrite
-from omnigraph.write.part_task import PartTask
+from omnigraph.write.part_rewrite import Pack, Rewrite, RewrittenRows, pack, packs, rewrite
+from omnigraph.write.part_task import PartTask, describe
 from omnigraph.write.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, sift, too_many, write_quarantine
 from omnigraph.write.receipt import Receipt, RejectedRows, TableChange
 from omnigraph.write.rejects import Rejected
+from omnigraph.write.staging import StagedFragments
 from omnigraph.write.validate import Verdict
+
+_PACKED_HERE_ROWS: Final = 200_000  # so few rows are packed before a job has started
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class PartLoad:
     task: PartTask
     schema_hash: str
     workers: Workers
+    note: Callable[[StagedFragments], None]  # puts files into the staging record
     sent: bool = False
     written: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
@@ -63,6 +67,7 @@ class PartLoad:
     def run(self) -> Receipt:
         meter = Meter()
         self._verify_files(meter)
+        self._pack()
         request = Request(
             kind="load",
             branch=self.options.branch,
@@ -106,6 +111,28 @@ class PartLoad:
 
     def _size(self, name: str, meter: Meter) -> int | None:
         return self.engine.store.size(name, meter=meter)
+
+    def _pack(self) -> None:
+        """However the rows came in, fragments are sized by rows. Small ones are written again, once, before anything else."""
+        if self.given.malformed or self.given.bad_values:
+            return
+        wanted = {
+            key: packs(key, [one.described for one in self.given.fragments(key)], self.task.rows_per_file)
+            for key in self.given.shares
+        }
+        items = [one for listed in wanted.values() for one in listed if isinstance(one, Pack)]
+        if not items:
+            return
+        rows = sum(fragments_.rows_of(one) for item in items for one in item.described)
+        workers = self.workers if rows > _PACKED_HERE_ROWS else Threads()
+        done = iter(workers.each(partial(pack, self.task), items))
+        for key, listed in wanted.items():
+            packed: list[Mapping[str, Any]] = []
+            for one in listed:
+                packed += next(done) if isinstance(one, Pack) else [one]
+            if len(packed) < len(self.given.fragments(key)):
+                self.note(describe(self.task, key, packed))
+                self.given.pack(key, packed)
 
     # --- one plan ------------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from omnigraph.write.same import same_rows
 _KEY_CACHE_BYTES = 1 << 20  # nothing is looked up by key here
 
 Addresses = npt.NDArray[np.uint64]
+_SMALL_SHARE = 8  # a fragment below this share of the size wanted is packed with its neighbours
 _NONE: Addresses = np.empty(0, dtype=np.uint64)
 
 
@@ -185,6 +186,62 @@ class _Source:
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield first
     yield from rest
+
+
+# --- small fragments ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Staged fragments that follow one another and shall be fewer."""
+
+    key: str
+    described: tuple[Mapping[str, Any], ...]
+
+
+def pack(task: PartTask, item: Pack) -> list[dict[str, Any]]:
+    """The same rows in the same order, in as few fragments as the size of a fragment allows."""
+    target = task.targets[item.key]
+    tables = Tables(task.store)
+    handle = tables.open(target.table, target.pin)
+    schema = table_schema(task.catalog.by_table_key(item.key))
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for batch in fragments_.read_rows(tables, target.table, handle, item.described, schema.names):
+            columns = [one_array(batch.column(field.name), field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return parts_.write_rows(handle, schema, rows(), task.rows_per_file)
+
+
+def packs(key: str, fragments: Sequence[Mapping[str, Any]], rows_per_file: int) -> list[Pack | Mapping[str, Any]]:
+    """The fragments in their order, those that are too small to keep gathered with their neighbours."""
+    small = max(1, rows_per_file // _SMALL_SHARE)
+    found: list[Pack | Mapping[str, Any]] = []
+    group: list[Mapping[str, Any]] = []
+    held = 0
+
+    def close() -> None:
+        nonlocal held
+        if len(group) == 1:
+            found.append(group[0])
+        elif group:
+            found.append(Pack(key, tuple(group)))
+        group.clear()
+        held = 0
+
+    for described in fragments:
+        rows = fragments_.rows_of(described)
+        if rows >= small:
+            close()
+            found.append(described)
+            continue
+        if held + rows > rows_per_file:
+            close()
+        group.append(described)
+        held += rows
+    close()
+    return found
 
 
 # --- rows that leave ----------------------------------------------------------------------------------------------------

@@ -199,6 +199,7 @@ class StagingTxn:
         quarantine_to: str | Path | None = None,
         expect_head: str | None = None,
         deadline_s: float = 60,
+        rows_per_file: int | None = None,
     ) -> Receipt:
         """Commit a batch that was staged in parts. ``types``: what it names, with rows or without. ``workers`` do what
         touches every row. Where it fails with ``sent`` still false, an abort takes everything back."""
@@ -225,10 +226,10 @@ class StagingTxn:
             for share in part.shares:
                 if share.staged is not None:
                     self._check_mine(share.staged)
-        task = self.task(mode)
+        task = self.task(mode, rows_per_file=rows_per_file)
         keys = [self._key(name) for name in types]
         given = PartInput(parts, keys, task.catalog, set_aside=on_bad_row == "quarantine")
-        load = PartLoad(self._engine, options, given, task, self._record.schema_hash, workers or Threads())
+        load = PartLoad(self._engine, options, given, task, self._record.schema_hash, workers or Threads(), self.add)
         try:
             done = load.run()
         except BaseException:
