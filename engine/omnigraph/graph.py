@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from omnigraph.upkeep.checkpoints import Checkpoints
     from omnigraph.upkeep.cleanup import CleanupPlan, CleanupReport
     from omnigraph.upkeep.compact import ManifestReport
+    from omnigraph.upkeep.distribute import CompactionPlan, RewriteResult
     from omnigraph.upkeep.intents import PendingIntents
     from omnigraph.upkeep.optimize import OptimizeReport
     from omnigraph.upkeep.recover import RecoveryReport
@@ -345,6 +346,22 @@ class Graph:
         from omnigraph.upkeep.compact import compact_manifest
 
         return compact_manifest(self._open_engine(), fragments_max=fragments_max)
+
+    def plan_compaction(
+        self, types: Iterable[str] | None = None, target_rows: int | None = None, memory_mb: int | None = None
+    ) -> CompactionPlan:
+        """What is worth rewriting, as tasks that can be pickled and run anywhere. Writes nothing."""
+        from omnigraph.upkeep.distribute import plan_compaction
+
+        return plan_compaction(self._open_engine(), types=types, target_rows=target_rows, memory_mb=memory_mb)
+
+    def commit_compaction(self, results: Iterable[RewriteResult], *, actor: str | None = None) -> OptimizeReport:
+        """Commit what the tasks of a plan have written; what a writer has overtaken is left out and named."""
+        from omnigraph.upkeep.distribute import commit_compaction
+
+        return commit_compaction(
+            self._open_engine(), results, actor=resolve_actor(actor if actor is not None else self._actor)
+        )
 
     @property
     def checkpoints(self) -> Checkpoints:

@@ -7,7 +7,6 @@ that he knows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,12 +72,11 @@ def rewrite(task: Task, handle: LanceDataset, meter: Meter | None = None) -> Res
     return result
 
 
-def still_there(task: Task | Result, now: LanceDataset) -> bool:
+def still_there(result: Result, now: LanceDataset) -> bool:
     """Whether every fragment that a rewrite replaces is unchanged in ``now``: else its commit would be refused, and leave
     the version that reserves numbers behind."""
-    fragments = task.fragments if isinstance(task, _Task) else task.original_fragments
     current = {fragment.fragment_id: describe(fragment.metadata) for fragment in now.get_fragments()}
-    return all(current.get(old.id) == describe(old) for old in fragments)
+    return all(current.get(old.id) == describe(old) for old in result.original_fragments)
 
 
 def index_signature(handle: LanceDataset) -> frozenset[tuple[str, str]]:
@@ -88,16 +86,21 @@ def index_signature(handle: LanceDataset) -> frozenset[tuple[str, str]]:
     )
 
 
-def source_bytes(task: Task) -> int:
-    return sum(file.file_size_bytes or 0 for fragment in task.fragments for file in fragment.files)
+def _sources(work: Task | Result) -> list[Any]:
+    found: list[Any] = work.fragments if isinstance(work, _Task) else work.original_fragments
+    return found
 
 
-def source_rows(task: Task) -> int:
-    return sum(fragment.physical_rows - fragment.num_deletions for fragment in task.fragments)
+def source_bytes(work: Task | Result) -> int:
+    return sum(file.file_size_bytes or 0 for fragment in _sources(work) for file in fragment.files)
 
 
-def sources(task: Task) -> int:
-    return len(task.fragments)
+def source_rows(work: Task | Result) -> int:
+    return sum(fragment.physical_rows - fragment.num_deletions for fragment in _sources(work))
+
+
+def source_count(work: Task | Result) -> int:
+    return len(_sources(work))
 
 
 def commit_rewrite(
@@ -137,8 +140,3 @@ def result_to_json(result: Result) -> str:
 def result_from_json(text: str) -> Result:
     result: Result = _Result.from_json(text)
     return result
-
-
-def fragments_after(handle: LanceDataset, results: Sequence[Result]) -> int:
-    removed = sum(len(result.original_fragments) for result in results)
-    return len(handle.get_fragments()) - removed + sum(len(result.new_fragments) for result in results)

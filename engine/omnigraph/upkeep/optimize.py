@@ -24,6 +24,7 @@ from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.compact import ManifestReport, compact_manifest
 from omnigraph.upkeep.index_plan import IndexWork, Need, needs_of, wanted_indices
 from omnigraph.upkeep.report import Report, count_text, html_table
+from omnigraph.upkeep.rewrites import send_rewrites
 
 ROUNDS_MAX = 5
 GROUP_S = 10.0  # rewriting before the next turn is asked for; what lies longer is likelier to meet a conflict
@@ -322,42 +323,35 @@ class _Branch:
         results = [] if inside and small else [compaction.rewrite(task, handle, self.meter) for task in tasks]
 
         def commit(line: Line) -> None:
-            tables, meter = self.engine.tables, self.meter
-            base = line.current
-            stripped = indices.auto_cleanup_keys(base)
-            if stripped:
-                transaction = indices.strip_transaction(base, stripped, uuid=new_uuid(), properties=line.properties)
-                if not line.send(lambda: tables.commit(line.ref, base, transaction, meter), 1):
-                    lost.add(pin.key)
-                    return
-                report.settings_stripped += stripped
-            mine = results
-            chosen = tasks
+            if not self._strip(line, report):
+                lost.add(pin.key)
+                return
             if inside and small:
                 chosen = compaction.plan_rewrites(line.current, self.limits)
-                mine = [compaction.rewrite(task, line.current, meter) for task in chosen]
-            elif compaction.index_signature(base) != signature:
+                mine = [compaction.rewrite(task, line.current, self.meter) for task in chosen]
+                sent = send_rewrites(self.engine, line, mine, None, self.meter)
+            else:
+                sent = send_rewrites(self.engine, line, results, signature, self.meter)
+            report.rewrites += sent.rewrites
+            report.rows_rewritten += sent.rows
+            report.bytes_rewritten += sent.bytes
+            if sent.lost:
                 lost.add(pin.key)
-                report.conflicts += 1
-                return
-            for task, result in zip(chosen, mine, strict=True):
-                now = line.current
-                if not compaction.still_there(result, now):
-                    # A writer changed these fragments meanwhile. One conflict costs one task.
-                    lost.add(pin.key)
-                    report.conflicts += 1
-                    continue
-                if not line.send(
-                    lambda now=now, result=result: compaction.commit_rewrite(tables, line.ref, now, result, meter),  # type: ignore[misc]
-                    compaction.VERSIONS_OF_A_REWRITE,
-                ):
-                    lost.add(pin.key)
-                    return
-                report.rewrites += 1
-                report.rows_rewritten += compaction.source_rows(task)
-                report.bytes_rewritten += compaction.source_bytes(task)
+                report.conflicts += sent.lost
 
         return Work(pin.key, pin, mark, commit)
+
+    def _strip(self, line: Line, report: TableReport) -> bool:
+        """Take out settings that let Lance delete versions. False: it did not land."""
+        base = line.current
+        found = indices.auto_cleanup_keys(base)
+        if not found:
+            return True
+        transaction = indices.strip_transaction(base, found, uuid=new_uuid(), properties=line.properties)
+        if not line.send(lambda: self.engine.tables.commit(line.ref, base, transaction, self.meter), 1):
+            return False
+        report.settings_stripped += found
+        return True
 
     # --- indexes ----------------------------------------------------------------------------------------------------
 
