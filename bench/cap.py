@@ -22,7 +22,7 @@ DEPTHS = (10, 1000)
 def run(lab: Lab, *, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
     depths = (10, 140) if quick else DEPTHS
     worlds = lab.worlds(5, depths)
-    rounds = 5 if quick else 25
+    rounds = 5 if quick else 15
     found: dict[int, list[Cost]] = {depth: [] for depth in depths}
     graphs = [og.open(world.uri) for world in worlds]
     try:

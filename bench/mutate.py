@@ -178,7 +178,9 @@ def _bulk(quick: bool) -> Table:
             ["Lance's own update", round(1000 * theirs), round(1000 * max(lance_s))],
             ["mutate, checks and commit included", round(1000 * ours), round(1000 * max(ours_s))],
         ],
-        [f"{ours / theirs:.2f} × Lance's own (bar: at most 3). The type has a unique property, which the update leaves alone."],
+        [
+            f"{ours / theirs:.2f} × Lance's own (bar: at most 3). The type has a unique property, which the update leaves alone."
+        ],
     )
 
 
