@@ -40,6 +40,12 @@ def _optimize(root: str, width: int) -> str | None:
     return None
 
 
+def _distributed(root: str, width: int) -> str | None:
+    with graphs.open(root, actor="keeper") as graph:
+        graph.commit_compaction([task.run() for task in graph.plan_compaction().tasks])
+    return None
+
+
 def _index(root: str, width: int) -> str | None:
     with graphs.open(root, actor="keeper") as graph:
         graph.ensure_indices()
@@ -80,6 +86,16 @@ def _checkpoint(root: str, width: int) -> str | None:
 register(Operation("optimize", frozenset({"optimize"}), _in_parts, _optimize, widths=(1, 2), keeps_content=True))
 register(
     Operation("ensure-indices", frozenset({"ensure_indices"}), _in_parts, _index, widths=(1, 2), keeps_content=True)
+)
+register(
+    Operation(
+        "commit-compaction",
+        frozenset({"commit_compaction"}),
+        _in_parts,
+        _distributed,
+        widths=(1, 2),
+        keeps_content=True,
+    )
 )
 register(Operation("repair", frozenset({"repair"}), _with_strays, _repair, widths=(1, 2), keeps_content=True))
 register(Operation("recover", frozenset({"recover"}), _with_strays, _recover, widths=(1, 2), keeps_content=True))
