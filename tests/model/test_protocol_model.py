@@ -1,0 +1,210 @@
+"""The commit protocol searched exhaustively, with the engine's own decisions; and each guard taken out, to see it missed.
+
+The long settings have the marker ``long``. A search that does not end in time proves nothing and fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from omnigraph import graph as graphs
+from omnigraph.commit import decide as engine
+from omnigraph.commit.decide import Check, Decision, PublishCheck, Undo, Witness
+from omnigraph.commit.maintain import Forward
+from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.testing.explorer import explore
+from omnigraph.testing.protocol_model import APPEND, STRICT, Model, Rules, Setting
+
+ONE: dict[str, Any] = {"tables": 1, "writes": ((0,),), "reads": ((),), "operations": (0,), "kinds": (APPEND,)}
+BOTH: dict[str, Any] = {"tables": 2, "writes": ((0, 1), (0, 1))}
+CROSSED: dict[str, Any] = {"tables": 2, "writes": ((0,), (1,)), "reads": ((1,), (0,))}
+
+SHORT = {
+    "1 writer, 2 tables, 2 lost requests, recovery": Setting(
+        **{**ONE, "tables": 2, "writes": ((0, 1),)}, recoverers=1, recoveries=1, lost=2
+    ),
+    "2 writers, 1 table, 2 attempts, recovery": Setting(attempts=2, recoverers=1, recoveries=1),
+    "2 writers, 2 tables, a lost request, a spent budget": Setting(**BOTH, lost=1, exhausted=1),
+    "2 writers that read what the other writes, recovery": Setting(**CROSSED, recoverers=1, recoveries=1),
+    "one key twice on different tables, recovery": Setting(
+        tables=2, writes=((0,), (1,)), operations=(0, 0), recoverers=1, recoveries=1
+    ),
+    "2 recoveries beside each other, a lost request": Setting(**ONE, attempts=2, recoverers=2, recoveries=2, lost=1),
+    "a strict writer beside an appending one": Setting(kinds=(STRICT, APPEND), recoverers=1, recoveries=1, exhausted=1),
+    "maintenance of 2 commits beside a writer": Setting(**ONE, attempts=2, upkeep=2, recoverers=1, recoveries=1),
+}
+LONG = {
+    "2 writers, 2 tables, recovery, a spent budget": Setting(**BOTH, recoverers=1, recoveries=1, exhausted=1),
+    "2 writers, 1 table, recovery, a lost request, a spent budget": Setting(
+        recoverers=1, recoveries=1, lost=1, exhausted=1
+    ),
+    "2 writers, 1 table, 2 recoveries": Setting(recoverers=2, recoveries=2),
+    "maintenance of 2 commits, a lost request": Setting(
+        **ONE, attempts=2, upkeep=2, recoverers=1, recoveries=1, lost=1
+    ),
+    "2 writers, 1 table, maintenance": Setting(upkeep=1, recoverers=1, recoveries=1),
+    "crossed reads, 2 attempts, a lost request": Setting(**CROSSED, attempts=2, recoverers=1, recoveries=1, lost=1),
+}
+
+
+def search(setting: Setting, seconds_max: float) -> str | None:
+    model = Model(setting)
+    found = explore(model.start, model.steps, model.check, seconds_max=seconds_max)
+    assert found.error is None, f"{found.error}\n  " + "\n  ".join(found.trace)
+    assert found.exhausted, f"not exhausted: {found}"
+    return found.error
+
+
+@pytest.mark.parametrize("setting", SHORT.values(), ids=SHORT.keys())
+def test_no_order_of_requests_breaks_a_promise(setting: Setting) -> None:
+    search(setting, 60)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("setting", LONG.values(), ids=LONG.keys())
+def test_no_order_of_requests_breaks_a_promise_in_larger_settings(setting: Setting) -> None:
+    search(setting, 3000)
+
+
+# --- guards -------------------------------------------------------------------------------------------------------------
+
+
+def passing(*checks: Check) -> Callable[..., PublishCheck]:
+    """Publishing that does not mind these."""
+
+    def check(*args: Any, **facts: Any) -> PublishCheck:
+        verdict = engine.check_publish(*args, **facts)
+        return PublishCheck(Check.GO) if verdict.check in checks else verdict
+
+    return check
+
+
+def forgetting_the_key(state: Any, plan: Any, *, own: Any, keyed: Any) -> PublishCheck:
+    return engine.check_publish(state, plan, own=own, keyed=None)
+
+
+def forgetting_the_abort(state: Any, plan: Any, *, own: Any, keyed: Any) -> PublishCheck:
+    return engine.check_publish(state, plan, own=own if isinstance(own, CommitRow) else None, keyed=keyed)
+
+
+def forgetting_itself(state: Any, plan: Any, *, own: Any, keyed: Any) -> PublishCheck:
+    other = keyed if keyed is not None and keyed.commit_id != plan.commit.id else None
+    return engine.check_publish(state, plan, own=None, keyed=other)
+
+
+def taking_any_restore(**facts: Any) -> Undo:
+    above = facts["above"]
+    if facts["head"] > facts["pin"] and above is not None and above.restore_of is not None:
+        return Undo.PUBLISH_RESTORE
+    return engine.undo_table(**facts)
+
+
+def taking_what_is_there(**facts: Any) -> Undo:
+    if facts["head"] > facts["pin"] and facts["above"] is not None and not facts["other_pending"]:
+        return Undo.PUBLISH_RESTORE
+    return engine.undo_table(**facts)
+
+
+def minding_no_unknown(**facts: Any) -> Undo:
+    return engine.undo_table(**{**facts, "unknown": False})
+
+
+def impatient(**facts: Any) -> Undo:
+    """Gives nobody the right of way, as if everybody else were beyond grace."""
+    return engine.undo_table(**{**facts, "other_pending": False})
+
+
+def deciding(change: Callable[[Witness], Witness]) -> Callable[..., Decision]:
+    return lambda witness, **facts: engine.decide(change(witness), **facts)
+
+
+def blind_to_aborts(witness: Witness) -> Witness:
+    return replace(witness, own=None) if isinstance(witness.own, AbortRow) else witness
+
+
+def content_with_landed(witness: Witness) -> Witness:
+    return replace(witness, tables={k: replace(t, exact=t.exact or t.landed) for k, t in witness.tables.items()})
+
+
+def content_with_some(witness: Witness, **facts: Any) -> Decision:
+    if witness.own is None and any(table.exact for table in witness.tables.values()):
+        return Decision.ROLL_FORWARD
+    return engine.decide(witness, **facts)
+
+
+def counting(*, pin: int, achieved: int, own: frozenset[int], **_: Any) -> Forward:
+    return Forward.PUBLISH if 0 < achieved - pin <= len(own) else Forward.UNDO
+
+
+RECOVERY: dict[str, Any] = {"recoverers": 1, "recoveries": 1}
+GUARDS: dict[str, Setting] = {
+    "landing rule": Setting(rules=Rules(landed=lambda version, pin: version > 0)),
+    "exact uuid in recovery": Setting(**RECOVERY, rules=Rules(exact=False)),
+    "exact place in recovery": Setting(**RECOVERY, rules=Rules(decide=deciding(content_with_landed))),
+    "every table in recovery": Setting(
+        **{**ONE, "tables": 2, "writes": ((0, 1),)}, **RECOVERY, rules=Rules(decide=content_with_some)
+    ),
+    "pins of the write set": Setting(
+        attempts=2, exhausted=1, rules=Rules(check_publish=passing(Check.PIN_MOVED), undo_table=impatient)
+    ),
+    "pins of the read set": Setting(**CROSSED, rules=Rules(check_publish=passing(Check.READ_MOVED))),
+    "strict swap": Setting(**ONE, lost=1, exhausted=1, attempts=2, rules=Rules(strict=False)),
+    "own id when giving up": Setting(**ONE, **RECOVERY, attempts=2, exhausted=1, rules=Rules(looks_for_itself=False)),
+    "own id when rolling back": Setting(**ONE, **RECOVERY, rules=Rules(stranger_looks=False)),
+    "pin of a restore": Setting(attempts=2, exhausted=1, rules=Rules(pins_of_restores=False)),
+    "whose restore it is": Setting(attempts=2, exhausted=1, rules=Rules(undo_table=taking_any_restore)),
+    "no foreign bytes": Setting(exhausted=1, rules=Rules(undo_table=taking_what_is_there)),
+    "idempotency key at publish": Setting(
+        tables=2, writes=((0,), (1,)), operations=(0, 0), rules=Rules(check_publish=forgetting_the_key)
+    ),
+    "own id at publish": Setting(**ONE, attempts=2, **RECOVERY, rules=Rules(check_publish=forgetting_itself)),
+    "an abort is an end for its owner": Setting(
+        **ONE, **RECOVERY, attempts=2, lost=1, rules=Rules(check_publish=forgetting_the_abort)
+    ),
+    "an end is an end for recovery": Setting(
+        **ONE, **RECOVERY, rules=Rules(decide=deciding(lambda w: replace(w, own=None)), stranger_looks=False)
+    ),
+    "a record of what was given up": Setting(**ONE, lost=1, exhausted=1, rules=Rules(aborts=False)),
+    "an aborted plan is finished": Setting(
+        **ONE, recoverers=2, recoveries=2, rules=Rules(decide=deciding(blind_to_aborts), stranger_looks=False)
+    ),
+    "maintenance: every version its own": Setting(**ONE, upkeep=2, rules=Rules(fast_forward=counting)),
+    "maintenance: never backwards": Setting(**ONE, upkeep=2, rules=Rules(fast_forward=lambda **facts: Forward.PUBLISH)),
+}
+# Shown to be redundant for what is visible; they save work, and are kept.
+SPARE = {
+    "right of way": Setting(attempts=2, exhausted=1, rules=Rules(undo_table=impatient)),
+    "a restore against what may still arrive": Setting(
+        **ONE, attempts=2, lost=1, **RECOVERY, rules=Rules(undo_table=minding_no_unknown)
+    ),
+}
+
+
+@pytest.mark.parametrize("setting", GUARDS.values(), ids=GUARDS.keys())
+def test_without_the_guard_some_order_of_requests_breaks_a_promise(setting: Setting) -> None:
+    model = Model(setting)
+    found = explore(model.start, model.steps, model.check, seconds_max=60)
+    assert found.error is not None, f"nobody missed it: {found}"
+    assert 3 <= len(found.trace) <= 30
+    kept = Rules(undo_table=impatient) if setting.rules.undo_table is impatient else Rules()
+    allowed = Model(replace(setting, rules=kept))
+    sound = explore(allowed.start, allowed.steps, allowed.check, seconds_max=60)
+    assert sound.exhausted and sound.error is None, "with the guard the same setting is sound"
+
+
+@pytest.mark.parametrize("setting", SPARE.values(), ids=SPARE.keys())
+def test_a_guard_that_only_saves_work_is_not_missed(setting: Setting) -> None:
+    search(setting, 60)
+
+
+def test_every_kind_of_write_that_is_built_is_in_the_model() -> None:
+    """A new kind of plan needs a setting here, before it is relied on."""
+    modelled = {"load", "mutate", "optimize", "ensure_indices"}
+    plans = {"load", "mutate", "optimize", "ensure_indices", "apply_schema", "branches"}
+    built = {name for name in plans if hasattr(graphs.Graph, name)}
+    assert built - modelled == set()
