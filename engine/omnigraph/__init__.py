@@ -26,6 +26,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "PartTask": ("omnigraph.write.part_task", "PartTask"),
     "Receipt": ("omnigraph.write.receipt", "Receipt"),
     "RecordRows": ("omnigraph.write.part_task", "RecordRows"),
+    "Snapshot": ("omnigraph.read.snapshot", "Snapshot"),
     "Split": ("omnigraph.write.part", "Split"),
     "TableRows": ("omnigraph.write.part_task", "TableRows"),
     "errors": ("omnigraph.core.errors", None),

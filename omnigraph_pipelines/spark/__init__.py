@@ -18,6 +18,8 @@ _PUBLIC: dict[str, str] = {
     "find_java": "java",
     "load": "staging",
     "publish": "staging",
+    "read": "source",
+    "register": "source",
     "spark_session": "session",
     "stage": "staging",
 }

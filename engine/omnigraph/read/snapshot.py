@@ -162,10 +162,12 @@ class Snapshot:
         filter: pc.Expression | None = None,
         *,
         batch_size: int | None = None,
+        fragments: Sequence[int] | None = None,
     ) -> pa.RecordBatchReader:
-        """The same rows as a stream, which never holds them all."""
+        """The same rows as a stream, which never holds them all. ``fragments``: only these, by the numbers that
+        ``fragments()`` gives."""
         rows = None if batch_size is None else whole_number("batch_size", batch_size, 1)
-        return self._reader(type).reader(columns, filter, batch_rows=rows)
+        return self._reader(type).reader(columns, filter, batch_rows=rows, fragments=fragments)
 
     def to_pandas(
         self, type: str, columns: Sequence[str] | None = None, filter: pc.Expression | None = None

@@ -71,11 +71,12 @@ class TableReader:
         *,
         batch_rows: int | None = None,
         limit: int | None = None,
+        fragments: Sequence[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Rows in the order in which they are stored. Arguments are checked before the first row is asked for."""
         names = self.check_columns(columns)
         needs = () if filter is None else self.check_filter(filter)
-        return self._batches(names, filter, needs, batch_rows or self.batch_rows, limit)
+        return self._batches(names, filter, needs, batch_rows or self.batch_rows, limit, fragments)
 
     def reader(
         self,
@@ -83,9 +84,11 @@ class TableReader:
         filter: pc.Expression | None = None,
         *,
         batch_rows: int | None = None,
+        fragments: Sequence[int] | None = None,
     ) -> pa.RecordBatchReader:
         schema = self.select(self.check_columns(columns))
-        return pa.RecordBatchReader.from_batches(schema, self.batches(columns, filter, batch_rows=batch_rows))
+        found = self.batches(columns, filter, batch_rows=batch_rows, fragments=fragments)
+        return pa.RecordBatchReader.from_batches(schema, found)
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, *, limit: int | None = None
@@ -107,7 +110,13 @@ class TableReader:
         return max(1, min(_BATCH_ROWS_MAX, _BATCH_BYTES * self.pin.rows // self.pin.bytes))
 
     def _batches(
-        self, names: list[str], filter: pc.Expression | None, needs: Sequence[str], batch_rows: int, limit: int | None
+        self,
+        names: list[str],
+        filter: pc.Expression | None,
+        needs: Sequence[str],
+        batch_rows: int,
+        limit: int | None,
+        fragments: Sequence[int] | None,
     ) -> Iterator[pa.RecordBatch]:
         if self.pin.rows == 0 or limit == 0:
             return
@@ -115,6 +124,8 @@ class TableReader:
         with self._explained(names):
             handle = self._table.handle
             options: dict[str, Any] = {"blob_handling": "all_binary", "batch_size": batch_rows}
+            if fragments is not None:
+                options["fragments"] = self._chosen(handle, fragments)
             pushed = filter is None or self._pushes_down(handle, filter, needs)
             with reading(handle, None, m.DATA, f"reading {self.declared.table_key}"):
                 if pushed:
@@ -133,6 +144,16 @@ class TableReader:
                             left -= part.num_rows
                     if left == 0:
                         return
+
+    def _chosen(self, handle: Any, wanted: Sequence[int]) -> list[Any]:
+        found = [handle.get_fragment(number) for number in wanted]
+        missing = [number for number, one in zip(wanted, found, strict=True) if one is None]
+        if missing:
+            raise InvalidInput(
+                f"{self.declared.name} has no fragment {missing[0]} at this commit",
+                hint="take the numbers from snapshot.fragments(type) of the same snapshot",
+            )
+        return found
 
     def _pushes_down(self, handle: Any, filter: pc.Expression, needs: Sequence[str]) -> bool:
         """Whether the table can evaluate the expression itself: it knows no unsigned integers, no blobs, few functions."""
