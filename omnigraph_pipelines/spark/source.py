@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -208,22 +208,27 @@ _COMPARISONS: Final[Mapping[type, Any]] = {
 
 def as_expression(given: Filter, schema: pa.Schema) -> pc.Expression | None:
     """A filter as the tables understand it; None for one that stays with Spark."""
-    attribute = getattr(given, "attribute", ())
+    attribute: tuple[str, ...] = getattr(given, "attribute", ())
     if len(attribute) != 1 or attribute[0] not in schema.names:
         return None
     kind = schema.field(attribute[0]).type
     if pa.types.is_nested(kind) or pa.types.is_large_binary(kind) or pa.types.is_uint64(kind):
         return None
     column: Any = pc.field(attribute[0])
+    made: Any = None
     if isinstance(given, IsNull):
-        return pc.is_null(column)
-    if isinstance(given, IsNotNull):
-        return pc.is_valid(column)
+        made = pc.is_null(column)
+    elif isinstance(given, IsNotNull):
+        made = pc.is_valid(column)
+    if made is not None:
+        return cast("pc.Expression", made)
     try:
         if isinstance(given, In):
-            return column.isin(pa.array(list(given.value), kind))
+            return cast("pc.Expression", column.isin(pa.array(list(given.value), kind)))
         compare = _COMPARISONS.get(type(given))
         value: Any = getattr(given, "value", None)
-        return None if compare is None or value is None else compare(column, pa.scalar(value, kind))
+        if compare is None or value is None:
+            return None
+        return cast("pc.Expression", compare(column, pa.scalar(value, kind)))
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None

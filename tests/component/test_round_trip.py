@@ -24,7 +24,9 @@ edge Link: Thing -> Thing { since: DateTime?  tags: [String]? }
 """
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)
-MOMENTS = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30), timezones=st.just(dt.UTC))
+# hypothesis takes the bounds without a zone and puts the zone in.
+_FIRST, _LAST = (dt.datetime.combine(day, dt.time()) for day in (dt.date(1, 1, 2), dt.date(9999, 12, 30)))
+MOMENTS = st.datetimes(_FIRST, _LAST, timezones=st.just(dt.UTC))
 DAYS = st.dates(dt.date(1, 1, 2), dt.date(9999, 12, 30))
 FINITE32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

@@ -52,7 +52,7 @@ def test_a_pinned_version_that_is_gone_is_found(graph: Graph) -> None:
     assert engine_of(graph).store.delete(gone)
     report = graph.verify()
     assert not report.ok
-    assert [(p.code, p.table_key) for p in report.problems if p.severity == "damage"][0] == (
+    assert next((p.code, p.table_key) for p in report.problems if p.severity == "damage") == (
         "pin-does-not-open",
         "node:Person",
     )

@@ -100,9 +100,7 @@ def test_fragments_are_partitions(spark: Any, things: og.Graph, monkeypatch: pyt
 def test_sql_and_empty_tables(spark: Any, tmp_path: Path) -> None:
     register(spark)
     with og.init(tmp_path / "graph", SCHEMA) as graph:
-        spark.sql(
-            f"create or replace temporary view nothing using omnigraph options (uri '{graph.uri}', type 'Thing')"
-        )
+        spark.sql(f"create or replace temporary view nothing using omnigraph options (uri '{graph.uri}', type 'Thing')")
         assert spark.sql("select count(*) from nothing").first()[0] == 0
         graph.load([{"type": "Thing", "data": {"name": "a", "n": 1}}], mode="append")
         commit = graph.snapshot().commit_id
