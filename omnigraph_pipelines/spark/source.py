@@ -108,6 +108,7 @@ class _Fragments(InputPartition):
 class _Reader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = dict(options)
+        self._schema = schema
         self._columns = list(schema.fieldNames())
         self._where: list[pc.Expression] = []
 
@@ -122,6 +123,7 @@ class _Reader(DataSourceReader):
         options = self._options
         snapshot = _snapshot(options["uri"], options["branch"], partition.commit)
         columns = self._columns or ["id"]
+        wanted = _exactly(self._schema)
         where = None
         for one in self._where:
             where = one if where is None else where & one
@@ -129,9 +131,9 @@ class _Reader(DataSourceReader):
             options["type"], columns, where, batch_size=_BATCH_ROWS, fragments=list(partition.numbers)
         )
         for batch in found:
-            yield pa.RecordBatch.from_arrays(
-                [as_spark(batch.column(name)) for name in self._columns], names=self._columns
-            )
+            # To the letter: Spark compares names of list elements and what may be null.
+            found_columns = [as_spark(batch.column(field.name), field.type) for field in wanted]
+            yield pa.RecordBatch.from_arrays(found_columns, schema=wanted)
 
 
 class _FilteringReader(_Reader):
@@ -190,9 +192,14 @@ def _spark_kind(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def as_spark(column: pa.Array[Any]) -> pa.Array[Any]:
-    wanted = _spark_kind(column.type)
-    return column if column.type == wanted else column.cast(wanted)
+def _exactly(schema: StructType) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def as_spark(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
+    return column if column.type == wanted else column.cast(_spark_kind(column.type)).cast(wanted)
 
 
 # --- filters ------------------------------------------------------------------------------------------------------------

@@ -56,7 +56,14 @@ def test_ctrl_c_ends_with_130_and_leaves_the_graph_as_it_was(as_json: bool, grap
     with og.open(graph, read_only=True) as opened:
         before = opened.snapshot().commit_id
     command = [*PROGRAM, "load", str(graph), "--data", str(fifo), "--mode", "merge", *(["--json"] if as_json else [])]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A suite that was started in the background ignores the signal, and its children would too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     with fifo.open("w"):  # returns when the load has opened the other end: it is under way now
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
