@@ -15,6 +15,7 @@ _PUBLIC: dict[str, str] = {
     "Records": "sources",
     "SparkWorkers": "workers",
     "StagedBatch": "staging",
+    "compact": "compaction",
     "find_java": "java",
     "load": "staging",
     "publish": "staging",

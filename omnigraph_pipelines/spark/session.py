@@ -59,6 +59,8 @@ def spark_session(
     if remote is not None:
         if master is not None:
             raise og.errors.InvalidInput("master and remote exclude each other", hint="pass one of them")
+        if remote.startswith("local"):  # a server of our own
+            _prepare_local()
         session = SparkSession.builder.remote(remote).getOrCreate()
         _set(session, {**RUNTIME, **wanted})
         return session
@@ -68,16 +70,26 @@ def spark_session(
         return running
     chosen = master or wanted.get("spark.master") or "local[*]"
     settings = {**RUNTIME, **(_LOCAL if chosen.startswith("local") else {}), **(_SMALL if small else {}), **wanted}
-    java = find_java()
-    if java.home is not None:
-        os.environ["JAVA_HOME"] = str(java.home)
     if chosen.startswith("local"):
-        # The workers are children of this process; the first python3 on PATH may be another one.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        _prepare_local()
+    else:
+        _prepare_java()
     builder = SparkSession.builder.master(chosen).appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _prepare_java() -> None:
+    java = find_java()
+    if java.home is not None:
+        os.environ["JAVA_HOME"] = str(java.home)
+
+
+def _prepare_local() -> None:
+    _prepare_java()
+    # The workers are children of this process; the first python3 on PATH may be another one.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def is_remote(session: Any) -> bool:

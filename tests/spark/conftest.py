@@ -20,6 +20,14 @@ edge Likes: Person -> Note { at: DateTime?  @unique(src, dst) }
 """
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On a busy machine Java alone may take most of the usual time to start."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     from omnigraph_pipelines.spark import spark_session

@@ -1,0 +1,170 @@
+"""Drivers as processes of their own: one program a scenario, so that a test can kill what it wants.
+
+Run as ``python drivers.py SCENARIO GRAPH_URI FOLDER``; prints one line of JSON a fact.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import omnigraph as og
+from omnigraph_pipelines.spark import SparkWorkers, load, publish, read, spark_session, stage
+
+ROWS = 400
+CLUSTER = "local-cluster[2,1,1024]"
+
+
+def say(**facts: Any) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+def people(spark: Any, partitions: int = 4) -> Any:
+    return spark.range(0, ROWS, 1, partitions).selectExpr(
+        "concat('p', lpad(id, 4, '0')) as name", "cast(id % 90 as int) as age"
+    )
+
+
+def once(path: Path) -> bool:
+    """True for the first who asks, in whichever process."""
+    try:
+        path.open("x").close()
+    except FileExistsError:
+        return False
+    return True
+
+
+def executor_of(pid: int) -> int:
+    """The process of the executor that a Python worker belongs to."""
+    while pid > 1:
+        if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return pid
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    raise LookupError("not below an executor")
+
+
+def kill_an_executor(uri: str, folder: Path) -> None:
+    """One executor dies in the middle of a task that has written fragments already."""
+    spark = spark_session(CLUSTER, small=True)
+
+    def deadly(batches: Iterator[Any]) -> Iterator[Any]:
+        for number, batch in enumerate(batches):
+            if number == 3 and once(folder / "killed"):
+                os.kill(executor_of(os.getpid()), signal.SIGKILL)
+            yield batch
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20")
+    frame = people(spark).mapInArrow(deadly, "name string, age int")
+    with og.open(uri) as graph:
+        receipt = load(spark, graph, {"Person": frame}, mode="append", target_rows=20)
+        say(inserted=receipt.tables["node:Person"].inserted, killed=(folder / "killed").exists())
+    spark.stop()
+
+
+def merge_on_a_cluster(uri: str, _: Path) -> None:
+    spark = spark_session(CLUSTER, small=True)
+    with og.open(uri) as graph:
+        load(spark, graph, {"Person": people(spark)}, mode="append")
+        receipt = load(
+            spark,
+            graph,
+            {"Person": people(spark).where("age < 30").selectExpr("name", "age + 100 as age")},
+            mode="merge",
+        )
+        say(updated=receipt.tables["node:Person"].updated, rows=graph.snapshot().count("Person"))
+        frame = read(spark, graph.snapshot(), "Person", ["id", "age"])
+        say(read=frame.where("age >= 100").count())
+        workers = SparkWorkers(spark)
+        say(pids=len(set(workers.each(_pid, list(range(8))))) > 1)
+    spark.stop()
+
+
+def _pid(_: int) -> int:
+    return os.getpid()
+
+
+def kill_the_driver(uri: str, folder: Path) -> None:
+    """Everything is staged, nothing is published; the batch is written down for whoever comes."""
+    spark = spark_session("local[2]", small=True)
+    with og.open(uri) as graph:
+        batch = stage(spark, graph, {"Person": people(spark)}, mode="append")
+        (folder / "batch.pickle").write_bytes(pickle.dumps(batch))
+        say(staged=batch.to_dict())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def speculate(uri: str, folder: Path) -> None:
+    """A slow task gets a rival; the copy that loses leaves files and no rows."""
+    spark = spark_session(
+        "local-cluster[2,2,1024]",
+        small=True,
+        conf={
+            "spark.speculation": True,
+            "spark.speculation.interval": "100ms",
+            "spark.speculation.multiplier": "1.1",
+            "spark.speculation.quantile": "0.3",
+            "spark.speculation.minTaskRuntime": "200ms",
+            "spark.speculation.efficiency.enabled": False,
+        },
+    )
+
+    def slow(batches: Iterator[Any]) -> Iterator[Any]:
+        import threading
+
+        for batch in batches:
+            if batch.column(0)[0].as_py() == "p0000" and once(folder / "slow"):
+                threading.Event().wait(8)
+            yield batch
+
+    frame = people(spark, 8).mapInArrow(slow, "name string, age int")
+    with og.open(uri) as graph:
+        receipt = load(spark, graph, {"Person": frame}, mode="append")
+        say(inserted=receipt.tables["node:Person"].inserted)
+    spark.stop()
+
+
+def connect(uri: str, _: Path) -> None:
+    """Everything through a Connect server."""
+    spark = spark_session(remote="local[2]")
+    with og.open(uri) as graph:
+        receipt = load(spark, graph, {"Person": people(spark)}, mode="append")
+        say(inserted=receipt.tables["node:Person"].inserted)
+        again = load(spark, graph, {"Person": people(spark).where("age < 10")}, mode="merge")
+        say(unchanged=again.tables["node:Person"].unchanged)
+        frame = read(spark, graph.snapshot(), "Person")
+        say(read=frame.where("age = 5").count(), columns=frame.columns)
+        try:
+            load(spark, graph, {"Person": people(spark)}, mode="append")
+        except og.errors.KeyConflict as error:
+            say(refused=error.code, total=error.total)
+    spark.stop()
+
+
+def publish_elsewhere(uri: str, folder: Path) -> None:
+    """No Spark here at all."""
+    batch = pickle.loads((folder / "batch.pickle").read_bytes())
+    with og.open(uri) as graph:
+        say(inserted=publish(graph, batch, idempotency_key="once").tables["node:Person"].inserted)
+        say(pyspark="pyspark" in sys.modules)
+
+
+SCENARIOS = {
+    one.__name__: one
+    for one in (
+        connect,
+        kill_an_executor,
+        kill_the_driver,
+        merge_on_a_cluster,
+        publish_elsewhere,
+        speculate,
+    )
+}
+
+if __name__ == "__main__":
+    SCENARIOS[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))
