@@ -150,8 +150,9 @@ class History:
 
     def _load(self, source: Any) -> str:
         receipt = self._graph.load(source, mode="append")
-        assert receipt.commit_id is not None
-        return receipt.commit_id
+        commit_id: str | None = receipt.commit_id
+        assert commit_id is not None
+        return commit_id
 
 
 def publish_index(engine: Engine, key: str, column: str) -> str | None:

@@ -23,6 +23,7 @@ LATENCIES_S = (0.01, 0.04, 0.08)
 CHAIN_LATENCY_S = 0.02  # long beside the client's own time, so that what waits for what shows in the log
 WARM_UP = 3
 REPEATS = 3
+SLOPE_REPEATS = 6  # the fastest counts: a busy machine must let at least one through undisturbed
 SLOPED = (EDGE, TWO_AND_TWO)  # those with a bar on hops
 COLD_OPS = (EDGE, NODE_MERGE, NODE_APPEND, TWO_AND_TWO)
 CLASSES = ("data", "index", "versions", "manifest", "intent", "boundary", "schema", "other")
@@ -67,7 +68,7 @@ class _Warm:
                 self.costs[op.name] = [costs.measured_write(proxy, writer, op) for _ in range(repeats)]
                 proxy.slow(0.0)
                 if op in SLOPED:
-                    self.slopes[op.name] = costs.slope(proxy, partial(writer.run, op), LATENCIES_S, repeats)
+                    self.slopes[op.name] = costs.slope(proxy, partial(writer.run, op), LATENCIES_S, SLOPE_REPEATS)
 
     @property
     def receipts_agree(self) -> bool:
