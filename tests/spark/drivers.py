@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from omnigraph_pipelines.spark import SparkWorkers, load, publish, read, spark_session, stage
+import omnigraph_pipelines.spark as ogs
 
 ROWS = 400
 CLUSTER = "local-cluster[2,1,1024]"
@@ -51,7 +51,7 @@ def executor_of(pid: int) -> int:
 
 def kill_an_executor(uri: str, folder: Path) -> None:
     """One executor dies in the middle of a task that has written fragments already."""
-    spark = spark_session(CLUSTER, small=True)
+    spark = ogs.spark_session(CLUSTER, small=True)
 
     def deadly(batches: Iterator[Any]) -> Iterator[Any]:
         for number, batch in enumerate(batches):
@@ -62,25 +62,25 @@ def kill_an_executor(uri: str, folder: Path) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20")
     frame = people(spark).mapInArrow(deadly, "name string, age int")
     with og.open(uri) as graph:
-        receipt = load(spark, graph, {"Person": frame}, mode="append", target_rows=20)
+        receipt = ogs.load(spark, graph, {"Person": frame}, mode="append", target_rows=20)
         say(inserted=receipt.tables["node:Person"].inserted, killed=(folder / "killed").exists())
     spark.stop()
 
 
 def merge_on_a_cluster(uri: str, _: Path) -> None:
-    spark = spark_session(CLUSTER, small=True)
+    spark = ogs.spark_session(CLUSTER, small=True)
     with og.open(uri) as graph:
-        load(spark, graph, {"Person": people(spark)}, mode="append")
-        receipt = load(
+        ogs.load(spark, graph, {"Person": people(spark)}, mode="append")
+        receipt = ogs.load(
             spark,
             graph,
             {"Person": people(spark).where("age < 30").selectExpr("name", "age + 100 as age")},
             mode="merge",
         )
         say(updated=receipt.tables["node:Person"].updated, rows=graph.snapshot().count("Person"))
-        frame = read(spark, graph.snapshot(), "Person", ["id", "age"])
+        frame = ogs.read(spark, graph.snapshot(), "Person", ["id", "age"])
         say(read=frame.where("age >= 100").count())
-        workers = SparkWorkers(spark)
+        workers = ogs.SparkWorkers(spark)
         say(pids=len(set(workers.each(_pid, list(range(8))))) > 1)
     spark.stop()
 
@@ -91,17 +91,18 @@ def _pid(_: int) -> int:
 
 def kill_the_driver(uri: str, folder: Path) -> None:
     """Everything is staged, nothing is published; the batch is written down for whoever comes."""
-    spark = spark_session("local[2]", small=True)
+    spark = ogs.spark_session("local[2]", small=True)
     with og.open(uri) as graph:
-        batch = stage(spark, graph, {"Person": people(spark)}, mode="append")
+        batch = ogs.stage(spark, graph, {"Person": people(spark)}, mode="append")
         (folder / "batch.pickle").write_bytes(pickle.dumps(batch))
-        say(staged=batch.to_dict())
+        other = ogs.stage(spark, graph, {"Person": people(spark)}, mode="append")
+        say(staged=batch.to_dict(), other=other.to_dict())
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def speculate(uri: str, folder: Path) -> None:
     """A slow task gets a rival; the copy that loses leaves files and no rows."""
-    spark = spark_session(
+    spark = ogs.spark_session(
         "local-cluster[2,2,1024]",
         small=True,
         conf={
@@ -124,23 +125,23 @@ def speculate(uri: str, folder: Path) -> None:
 
     frame = people(spark, 8).mapInArrow(slow, "name string, age int")
     with og.open(uri) as graph:
-        receipt = load(spark, graph, {"Person": frame}, mode="append")
+        receipt = ogs.load(spark, graph, {"Person": frame}, mode="append")
         say(inserted=receipt.tables["node:Person"].inserted)
     spark.stop()
 
 
 def connect(uri: str, _: Path) -> None:
     """Everything through a Connect server."""
-    spark = spark_session(remote="local[2]")
+    spark = ogs.spark_session(remote="local[2]")
     with og.open(uri) as graph:
-        receipt = load(spark, graph, {"Person": people(spark)}, mode="append")
+        receipt = ogs.load(spark, graph, {"Person": people(spark)}, mode="append")
         say(inserted=receipt.tables["node:Person"].inserted)
-        again = load(spark, graph, {"Person": people(spark).where("age < 10")}, mode="merge")
+        again = ogs.load(spark, graph, {"Person": people(spark).where("age < 10")}, mode="merge")
         say(unchanged=again.tables["node:Person"].unchanged)
-        frame = read(spark, graph.snapshot(), "Person")
+        frame = ogs.read(spark, graph.snapshot(), "Person")
         say(read=frame.where("age = 5").count(), columns=frame.columns)
         try:
-            load(spark, graph, {"Person": people(spark)}, mode="append")
+            ogs.load(spark, graph, {"Person": people(spark)}, mode="append")
         except og.errors.KeyConflict as error:
             say(refused=error.code, total=error.total)
     spark.stop()
@@ -150,7 +151,7 @@ def publish_elsewhere(uri: str, folder: Path) -> None:
     """No Spark here at all."""
     batch = pickle.loads((folder / "batch.pickle").read_bytes())
     with og.open(uri) as graph:
-        say(inserted=publish(graph, batch, idempotency_key="once").tables["node:Person"].inserted)
+        say(inserted=ogs.publish(graph, batch, idempotency_key="once").tables["node:Person"].inserted)
         say(pyspark="pyspark" in sys.modules)
 
 

@@ -62,19 +62,17 @@ def test_a_driver_that_dies_before_it_publishes_leaves_a_record_of_its_files(
 ) -> None:
     facts = drive("kill_the_driver", graph, tmp_path, -signal.SIGKILL)
     assert graph.snapshot().count("Person") == 0
-    assert len(files()) == facts["staged"]["fragments"]
+    assert len(files()) == facts["staged"]["fragments"] + facts["other"]["fragments"]
     taken = drive("publish_elsewhere", graph, tmp_path)
     assert taken == {"inserted": ROWS, "pyspark": False}
     assert names(graph) == EVERY
+    # A second batch of the same driver is given up: exactly its files go.
+    assert graph.begin(resume=facts["other"]["staging_id"]).abort() == facts["other"]["fragments"]
+    assert len(files()) == len(committed_files(graph))
     assert list(Path(graph.uri, "__staging").glob("*")) == []
 
 
-def test_what_a_dead_driver_staged_is_taken_back_by_its_record(graph: og.Graph, tmp_path: Path, files: Any) -> None:
-    facts = drive("kill_the_driver", graph, tmp_path, -signal.SIGKILL)
-    assert graph.begin(resume=facts["staged"]["staging_id"]).abort() == facts["staged"]["fragments"]
-    assert files() == set()
-
-
+@pytest.mark.long
 def test_a_cluster_merges_and_reads(graph: og.Graph, tmp_path: Path) -> None:
     facts = drive("merge_on_a_cluster", graph, tmp_path)
     assert facts["rows"] == ROWS and facts["updated"] == facts["read"] > 100
@@ -117,7 +115,8 @@ def test_a_task_that_fails_half_way_is_repeated_and_its_files_are_nobodys(
     assert marker.exists()
     assert receipt.tables["node:Person"].inserted == ROWS
     assert names(graph) == EVERY
-    assert len(files()) > len(committed_files(graph)), "the first attempt has left files"
+    # What the first attempt wrote may still lie there; no version names it.
+    assert {name.rpartition("/")[2] for name in committed_files(graph)} <= {n.rpartition("/")[2] for n in files()}
 
 
 # --- Java ---------------------------------------------------------------------------------------------------------------
