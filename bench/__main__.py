@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench import cap, mutate, report, results, throughput, wire
+from bench import cap, mutate, report, results, throughput, upkeep, wire
 from bench.lab import Lab
 
 AT_THE_WIRE = {"wire": wire.run, "cap": cap.run, "mutate": mutate.run}
-NAMES = (*AT_THE_WIRE, "throughput")
+ALONE = {"throughput": throughput.run, "upkeep": upkeep.run}
+NAMES = (*AT_THE_WIRE, *ALONE)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,8 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
             for name in wanted:
                 if name in AT_THE_WIRE:
                     _keep(name, AT_THE_WIRE[name](lab, quick=given.quick), given)
-    if "throughput" in wanted:
-        _keep("throughput", throughput.run(quick=given.quick), given)
+    for name in wanted:
+        if name in ALONE:
+            _keep(name, ALONE[name](quick=given.quick), given)
     if wanted:
         print(f"\n{', '.join(wanted)}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
     if "report" in given.names:

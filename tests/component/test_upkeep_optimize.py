@@ -127,6 +127,25 @@ def test_bounds_that_make_no_sense_are_refused(graph: Graph, bad: dict[str, Any]
         graph.optimize(**bad)
 
 
+def test_blobs_vectors_and_lists_survive_a_rewrite(local_root: str) -> None:
+    schema = "node Doc { name: String @key body: Blob? place: Vector(2)? @index tags: [String]? seen: DateTime? }"
+    with og.init(local_root, schema) as graph:
+        for number in range(6):
+            data = {
+                "name": f"d{number}",
+                "body": f"base64:{'QUJD' * number}",
+                "place": [float(number), 1.0],
+                "tags": [f"t{n}" for n in range(number)],
+                "seen": f"2024-01-0{number + 1}T00:00:00Z",
+            }
+            graph.load([{"type": "Doc", "data": data}], mode="append")
+        before = graph.snapshot().to_arrow("Doc").sort_by("id")
+        report = graph.optimize()
+        assert report.skipped == () and report.tables[0].fragments == 1
+        assert graph.snapshot().to_arrow("Doc").sort_by("id").equals(before)
+        assert graph.verify(deep=True).clean
+
+
 def test_a_target_keeps_fragments_apart(graph: Graph) -> None:
     graph.optimize(target_rows=2)
     assert 2 <= pin_of(graph, "node:Person").fragments <= 4
@@ -311,6 +330,26 @@ def test_a_turn_leaves_a_table_alone_whose_writer_is_at_work(graph: Graph) -> No
         patch.setattr("omnigraph.commit.tickets.Turn.someone_older", lambda _self: False)
         turn = run_turn(engine, MAIN, [work], actor=None, deadline_s=20, meter=Meter())
     assert turn.tables["node:Person"].state == BUSY and touched == []
+
+
+def test_a_table_that_cannot_be_rewritten_is_skipped_with_the_reason(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = compaction.rewrite
+
+    def refuse(task: Any, handle: Any, meter: Any = None) -> Any:
+        if "Person" in handle.uri:
+            raise errors.InvalidInput("columns of this kind cannot be rewritten")
+        return original(task, handle, meter)
+
+    before = content(graph)
+    monkeypatch.setattr(compaction, "rewrite", refuse)
+    report = graph.optimize()
+    skipped = {table.table_key: table.skipped for table in report.skipped}
+    assert skipped == {"node:Person": "columns of this kind cannot be rewritten"}
+    assert pin_of(graph, "edge:Knows").fragments == 1
+    assert content(graph) == before
+    assert graph.verify(deep=True).clean
 
 
 def test_drift_of_nobody_is_healed_on_the_way(graph: Graph) -> None:

@@ -7,7 +7,7 @@ A run that finds nothing to do writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from omnigraph.commit.engine import MAIN, Engine
@@ -24,7 +24,7 @@ from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.compact import ManifestReport, compact_manifest
 from omnigraph.upkeep.index_plan import IndexWork, Need, needs_of, wanted_indices
 from omnigraph.upkeep.report import Report, count_text, html_table
-from omnigraph.upkeep.rewrites import send_rewrites
+from omnigraph.upkeep.rewrites import Sent, send_rewrites
 
 ROUNDS_MAX = 5
 GROUP_S = 10.0  # rewriting before the next turn is asked for; what lies longer is likelier to meet a conflict
@@ -211,6 +211,8 @@ class _Branch:
         self.meter = meter
         self.reports: dict[str, TableReport] = {}
         self.commits: list[str] = []
+        # What a table's report gains once its turn is published; a turn may end without that.
+        self.gains: dict[str, Callable[[], None]] = {}
 
     def select(self, types: Iterable[str] | None) -> None:
         state = self._state()
@@ -250,6 +252,9 @@ class _Branch:
             if one.state == PUBLISHED and one.handle is not None:
                 report.version = one.after
                 report.fragments = len(indices.fragment_ids(one.handle))
+                if key in self.gains:
+                    self.gains[key]()
+            self.gains.pop(key, None)
             if one.state == GONE:
                 report.skipped = one.reason
         return done
@@ -332,9 +337,7 @@ class _Branch:
                 sent = send_rewrites(self.engine, line, mine, None, self.meter)
             else:
                 sent = send_rewrites(self.engine, line, results, signature, self.meter)
-            report.rewrites += sent.rewrites
-            report.rows_rewritten += sent.rows
-            report.bytes_rewritten += sent.bytes
+            self.gains[pin.key] = lambda: _gain_rewrites(report, sent)
             if sent.lost:
                 lost.add(pin.key)
                 report.conflicts += sent.lost
@@ -407,8 +410,7 @@ class _Branch:
         def commit(line: Line) -> None:
             transaction = indices.index_transaction(handle, added, removed, uuid=new_uuid(), properties=line.properties)
             if line.send(lambda: self.engine.tables.commit(line.ref, handle, transaction, self.meter), 1):
-                report.indices_built += [n.spec.column for n in built if n.need is not Need.FOLD]
-                report.indices_folded += [n.spec.column for n in built if n.need is Need.FOLD]
+                self.gains[pin.key] = lambda: _gain_indices(report, built)
 
         return Work(pin.key, pin, mark, commit)
 
@@ -417,6 +419,18 @@ class _Branch:
             if not indices.has_values(handle, need.spec.column, self.meter):  # type: ignore[arg-type]  # a Lance handle
                 return "no vector to train on yet"
         return None
+
+
+def _gain_rewrites(report: TableReport, sent: Sent) -> None:
+    report.rewrites += sent.rewrites
+    report.rows_rewritten += sent.rows
+    report.bytes_rewritten += sent.bytes
+
+
+def _gain_indices(report: TableReport, built: Iterable[IndexWork]) -> None:
+    for work in built:
+        names = report.indices_folded if work.need is Need.FOLD else report.indices_built
+        names.append(work.spec.column)
 
 
 _WORDS = {
