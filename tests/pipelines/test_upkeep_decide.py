@@ -1,0 +1,196 @@
+"""When upkeep runs: every small history of numbers, runs and lost cursors."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from omnigraph_pipelines.defs.upkeep.decide import (
+    RETRY_S_MAX,
+    Decision,
+    Marks,
+    Memory,
+    Run,
+    decide,
+    pause_after,
+    run_key,
+)
+
+MARKS = Marks("archive fragments", high=4, low=1)
+AGE = Marks("s of age of the oldest pending write", high=4, low=3, doubling=True)
+
+
+def tick(value: int, memory: Memory | None = None, runs: tuple[Run, ...] = (), now_s: float = 1e6) -> Decision:
+    return decide("compaction", value, MARKS, memory or Memory(), runs, now_s)
+
+
+def ended(run_id: str, succeeded: bool = True, at_s: float = 0.0) -> Run:
+    return Run(run_id, succeeded, at_s)
+
+
+# --- single ticks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", range(4))
+def test_below_the_high_mark_nothing_is_asked_for(value: int) -> None:
+    decision = tick(value)
+    assert decision.run_key is None
+    assert decision.memory == Memory()
+    assert decision.reason == f"{value} archive fragments; high mark 4, low mark 1"
+
+
+@pytest.mark.parametrize("value", [4, 5, 400])
+def test_at_the_high_mark_a_run_is_asked_for(value: int) -> None:
+    decision = tick(value)
+    assert decision.run_key == "compaction:after-none:a1"
+    assert decision.memory.armed
+    assert f"{value} archive fragments" in decision.reason
+
+
+@pytest.mark.parametrize(("value", "asked"), [(0, False), (1, False), (2, True), (3, True), (4, True)])
+def test_once_begun_it_goes_on_until_the_low_mark(value: int, asked: bool) -> None:
+    assert (tick(value, Memory(armed=True)).run_key is not None) is asked
+    assert tick(value, Memory(armed=True)).memory.armed is asked
+
+
+def test_a_run_that_is_queued_or_under_way_is_waited_for() -> None:
+    decision = tick(9, runs=(Run("0123456789", False, None), ended("x")))
+    assert decision.run_key is None
+    assert "run 01234567 is queued or under way" in decision.reason
+
+
+def test_what_a_run_has_left_is_not_tried_again_before_it_has_grown() -> None:
+    asked = tick(9)
+    after = tick(9, asked.memory, (ended("first"),))
+    assert after.run_key is None
+    assert "run first left 9, the next one at 12" in after.reason
+    assert tick(11, after.memory, (ended("first"),)).run_key is None
+    assert tick(12, after.memory, (ended("first"),)).run_key == "compaction:after-first:a1"
+
+
+def test_an_age_is_looked_at_again_when_it_has_doubled() -> None:
+    def at(age: int, memory: Memory, *runs: Run) -> Decision:
+        return decide("reconcile", age, AGE, memory, runs, 1e6)
+
+    first = at(5, Memory())
+    assert first.run_key is not None
+    left = at(7, first.memory, ended("one"))
+    assert left.run_key is None
+    assert at(13, left.memory, ended("one")).run_key is None
+    assert at(14, left.memory, ended("one")).run_key is not None
+
+
+def test_a_failed_run_is_repeated_under_another_key_after_a_pause() -> None:
+    asked = tick(9, now_s=100)
+    failed = (ended("one", succeeded=False, at_s=110),)
+    waiting = tick(9, asked.memory, failed, now_s=120)
+    assert waiting.run_key is None
+    assert "run one failed, attempt 2 in 20 s" in waiting.reason
+    again = tick(9, waiting.memory, failed, now_s=140)
+    assert again.run_key == "compaction:after-one:a2"
+    assert again.attempt == 2
+
+
+def test_a_failed_attempt_forgets_what_an_earlier_run_has_left() -> None:
+    memory = Memory(armed=True, left=9, left_by="one")
+    runs = (ended("two", succeeded=False), ended("one"))
+    assert tick(9, memory, runs).run_key == "compaction:after-two:a2"
+
+
+def test_pauses_double_up_to_an_hour() -> None:
+    assert [pause_after(n) for n in (1, 2, 3, 4)] == [30, 60, 120, 240]
+    assert pause_after(8) == pause_after(10_000) == RETRY_S_MAX == 3600
+
+
+def test_a_lost_cursor_asks_for_nothing_that_was_asked_for_before() -> None:
+    runs = (ended("one"),)
+    assert tick(9, Memory(), runs).run_key == tick(9, Memory(), runs).run_key == run_key("compaction", "one", 1)
+
+
+@pytest.mark.parametrize(
+    "cursor", [None, "", "x", "[]", "3", "null", '{"armed": 1}', '{"left": "4"}', '{"left": true}', '{"left_by": 4}']
+)
+def test_a_foreign_cursor_counts_as_lost(cursor: str | None) -> None:
+    assert Memory.from_cursor(cursor) == Memory()
+
+
+def test_a_cursor_says_what_was_remembered() -> None:
+    memory = Memory(True, 7, "one")
+    assert Memory.from_cursor(memory.to_cursor()) == memory
+
+
+@pytest.mark.parametrize(("high", "low"), [(4, 4), (4, 5), (0, 0), (4, -1)])
+def test_marks_that_would_flap_are_refused(high: int, low: int) -> None:
+    with pytest.raises(ValueError, match="low mark"):
+        Marks("things", high, low)
+
+
+# --- whole histories ----------------------------------------------------------------------------------------------------
+
+# What may happen between two ticks: the number grows, a run ends in one of three ways, the cursor is lost.
+STEPS = ("grow", "works", "retains", "fails", "lost")
+
+
+class World:
+    """A number, the runs that were asked for, and the cursor; one tick after every step, half a day apart."""
+
+    def __init__(self, marks: Marks) -> None:
+        self.marks = marks
+        self.value = 3
+        self.runs: list[Run] = []
+        self.cursor: str | None = None
+        self.keys: list[str] = []
+        self.now_s = 0.0
+
+    def step(self, what: str) -> None:
+        if what == "grow":
+            self.value += 2
+        elif what == "lost":
+            self.cursor = None
+        elif self.runs and self.runs[0].ended_s is None:
+            if what == "works":
+                self.value = 0
+            self.runs[0] = Run(self.runs[0].run_id, what != "fails", self.now_s)
+
+    def tick(self) -> Decision:
+        self.now_s += 43_200
+        before = Memory.from_cursor(self.cursor)
+        decision = decide("x", self.value, self.marks, before, self.runs, self.now_s)
+        self.cursor = decision.memory.to_cursor()
+        busy = bool(self.runs) and self.runs[0].ended_s is None
+        if decision.run_key is not None:
+            assert not busy, "a run was asked for beside another one"
+            assert decision.run_key not in self.keys, "one state had two runs"
+            assert self.value > self.marks.low if before.armed else self.value >= self.marks.high
+            self.keys.append(decision.run_key)
+            self.runs.insert(0, Run(f"run{len(self.runs)}", False, None))
+        else:
+            assert str(self.value) in decision.reason
+        return decision
+
+
+@pytest.mark.parametrize("marks", [MARKS, AGE], ids=["count", "age"])
+def test_no_history_has_two_runs_for_one_state_or_side_by_side(marks: Marks) -> None:
+    for history in itertools.product(STEPS, repeat=5):
+        world = World(marks)
+        for what in history:
+            world.step(what)
+            world.tick()
+
+
+@pytest.mark.parametrize("marks", [MARKS, AGE], ids=["count", "age"])
+def test_from_every_history_the_number_comes_down_once_runs_work(marks: Marks) -> None:
+    for history in itertools.product(STEPS, repeat=4):
+        world = World(marks)
+        for what in history:
+            world.step(what)
+            world.tick()
+        for _ in range(4 * (world.value + 4)):
+            world.step("works")
+            if not world.runs or world.runs[0].ended_s is not None:
+                world.step("grow")
+            world.tick()
+            if world.value == 0:
+                break
+        assert any(run.succeeded for run in world.runs), history
