@@ -7,11 +7,12 @@ from collections.abc import Callable
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
+from omnigraph.store import layout
 from omnigraph.table.strict import fragment_count
 
 
 def probe(engine: Engine, name: str, *, branch: str = MAIN, meter: Meter | None = None) -> int:
-    """``manifest_fragments``, ``version_backlog`` or ``pending_intents``."""
+    """``manifest_fragments``, ``version_backlog``, ``pending_intents`` or ``oldest_intent_s``."""
     found = PROBES.get(name)
     if found is None:
         raise InvalidInput(
@@ -27,10 +28,11 @@ def _manifest_fragments(engine: Engine, branch: str, meter: Meter) -> int:
 
 
 def _version_backlog(engine: Engine, branch: str, meter: Meter) -> int:
-    """Versions of ``__manifest`` that no cleanup has doomed yet."""
+    """Versions of ``__manifest`` that no cleanup has doomed yet. ``Corruption`` where a mark of the boundary is missing: no
+    cleanup would run then, and whoever asks in order to start one should know."""
     held = engine.known(branch) or engine.latest(branch, meter)
     newest = engine.tables.head_version(held.handle, meter)
-    return max(0, newest - engine.boundary.value(held.state.identity, meter=meter))
+    return max(0, newest - engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter))
 
 
 def _pending_intents(engine: Engine, branch: str, meter: Meter) -> int:
@@ -39,8 +41,22 @@ def _pending_intents(engine: Engine, branch: str, meter: Meter) -> int:
     return len(engine.intents.names(meter))
 
 
+def _oldest_intent_s(engine: Engine, branch: str, meter: Meter) -> int:
+    """Whole seconds since the intent was written that has not changed for longest, rounded up; 0 where none is pending.
+
+    By the store's clock against ours. For whoever decides when to look closer; nothing is true because of it."""
+    del branch
+    written = [
+        entry.modified_us
+        for entry in engine.store.list(layout.INTENTS, meter=meter)
+        if layout.record_ulid(entry.key) is not None
+    ]
+    return max(1, -((min(written) - engine.clock.now_us()) // 1_000_000)) if written else 0
+
+
 PROBES: dict[str, Callable[[Engine, str, Meter], int]] = {
     "manifest_fragments": _manifest_fragments,
     "version_backlog": _version_backlog,
     "pending_intents": _pending_intents,
+    "oldest_intent_s": _oldest_intent_s,
 }
