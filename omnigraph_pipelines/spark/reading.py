@@ -9,7 +9,9 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import IO, Any, Final
 
 import pyarrow as pa
@@ -20,11 +22,20 @@ BATCH_ROWS: Final = 1 << 17
 _BLOCK_BYTES: Final = 8 << 20
 
 
-def batches(part: Part, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+@contextmanager
+def told(place: Place) -> Iterator[None]:
+    """What goes wrong inside with a file, as the error that names it."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, EOFError, zlib.error) as error:
+        raise unreadable(place.name, error) from error
+
+
+def batches(part: Part) -> Iterator[pa.RecordBatch]:
     """The rows of a split of a CSV, Parquet or ORC file."""
     place = part.place
-    store, path = filesystem(place.path)
-    try:
+    with told(place):
+        store, path = filesystem(place.path)
         if place.format == "csv":
             yield from _csv(part)
             return
@@ -41,14 +52,12 @@ def batches(part: Part, columns: Sequence[str] | None = None) -> Iterator[pa.Rec
             reader = pq.ParquetFile(stream, pre_buffer=True)
             groups = None if part.groups is None else list(part.groups)
             yield from reader.iter_batches(batch_size=BATCH_ROWS, row_groups=groups)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, EOFError) as error:
-        raise unreadable(place.name, error) from error
 
 
 def schema_of(place: Place) -> pa.Schema | None:
     """The columns of a file, where they are told without reading rows."""
-    store, path = filesystem(place.path)
-    try:
+    with told(place):
+        store, path = filesystem(place.path)
         if place.format == "csv":
             return pa.schema([(name, pa.utf8()) for name in _header(place)])
         if place.format in ("json", "ndjson"):
@@ -62,8 +71,6 @@ def schema_of(place: Place) -> pa.Schema | None:
             import pyarrow.parquet as pq
 
             return pq.ParquetFile(stream).schema_arrow
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, EOFError) as error:
-        raise unreadable(place.name, error) from error
 
 
 def check_place(task: Any, type: str, place: Place, columns: Mapping[str, str]) -> None:
@@ -89,6 +96,31 @@ def text_stream(part: Part) -> IO[bytes]:
         stream: IO[bytes] = gzip.GzipFile(fileobj=raw, mode="rb") if head == b"\x1f\x8b" else raw  # type: ignore[assignment]  # it reads
         return stream
     return io.BufferedReader(_Lines(store.open_input_file(path), part.start, part.end or part.place.size), 1 << 20)
+
+
+def text_of(part: Part) -> IO[bytes]:
+    """The same bytes for readers that know nothing of files: what goes wrong names this one."""
+    with told(part.place):
+        return io.BufferedReader(_Told(text_stream(part), part.place), 1 << 20)
+
+
+class _Told(io.RawIOBase):
+    def __init__(self, source: Any, place: Place) -> None:
+        self._source = source
+        self._place = place
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with told(self._place):
+            block = self._source.read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
 
 
 class _Lines(io.RawIOBase):

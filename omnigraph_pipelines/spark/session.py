@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,6 +54,7 @@ def spark_session(
     """The session of this process, or a new one. ``remote``: a Connect server (``sc://host:port``), which needs no Java
     here. ``small``: no web UI and few partitions, for tests and short jobs."""
     _need_pyspark()
+    _quieten()
     from pyspark.sql import SparkSession
 
     wanted = {str(name): _text(value) for name, value in (conf or {}).items()}
@@ -78,6 +80,12 @@ def spark_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _quieten() -> None:
+    """Two warnings that say nothing about this use: Lance is not used before Java is started, and no row passes pandas."""
+    warnings.filterwarnings("ignore", "lance is not fork-safe", UserWarning)
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 
 def _prepare_java() -> None:

@@ -236,9 +236,16 @@ def _outside_quotes(place: Place) -> list[int]:
     return [*bounds, place.size] if bounds[-1] != place.size else bounds
 
 
-def unreadable(name: str, error: Exception) -> og.errors.DataInvalid:
-    """A file that is not what it says, as the error that names it."""
+def unreadable(name: str, error: Exception) -> og.errors.OmnigraphError:
+    """A file that is not what it says, as the error that names it. One that is gone, or whose store does not answer, is
+    neither."""
     reason = " ".join(str(error).split())[:200]
+    if isinstance(error, FileNotFoundError):
+        return og.errors.NotFound(f"no such file: {name}", path=name)
+    if isinstance(error, PermissionError) or "ACCESS_DENIED" in reason:
+        return og.errors.StoreRefused(f"{name}: not allowed to read it: {reason}")
+    if "AWS Error" in reason or "curlCode" in reason:
+        return og.errors.StoreUnavailable(f"{name}: its store does not answer: {reason}")
     message = f"{name}: cannot be read: {reason}"
     violation = {"code": "malformed-record", "message": f"cannot be read: {reason}", "source": name}
     return og.errors.DataInvalid(message, violations=[violation], total=1)

@@ -277,11 +277,14 @@ class _Plan:
 
 
 def _runs(splits: Sequence[tuple[og.Split, Part]], weight: float) -> list[list[tuple[og.Split, Part]]]:
+    """Neighbours that weigh enough for a task together. A task reads in one way: files of another format begin a new one."""
     runs: list[list[tuple[og.Split, Part]]] = []
-    held = 0.0
+    held, wanted = 0.0, 0
     for split, part in splits:
-        if not runs or held + part.weight / 2 > weight * len(runs):
+        is_full = held + part.weight / 2 > weight * wanted
+        if not runs or is_full or runs[-1][-1][1].place.format != part.place.format:
             runs.append([])
+            wanted += is_full or not wanted
         runs[-1].append((split, part))
         held += part.weight
     return runs
@@ -338,10 +341,10 @@ def _stage_files(
 
 
 def _blocks(part: Part) -> Iterator[bytes]:
-    with reading.text_stream(part) as stream:
+    with reading.text_of(part) as stream:
         yield from reading.whole(stream, part.place) if part.place.format == "json" else reading.line_blocks(stream)
 
 
 def _stage_records(task: og.PartTask, splits: Sequence[tuple[og.Split, Part]]) -> Any:
-    rows = (og.RecordRows(split, reading.text_stream(part)) for split, part in splits)
+    rows = (og.RecordRows(split, reading.text_of(part)) for split, part in splits)
     return task.stage_records(rows, splits[0][0].key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import json
 import re
 from pathlib import Path
@@ -213,6 +214,32 @@ def test_files_of_every_format_say_the_same(spark: Any, graph: og.Graph, tmp_pat
     row = graph.snapshot().get("Knows", "k003")
     assert (row["weight"], row["since"]) == (0.75, dt.date(2020, 1, 4))
     assert graph.snapshot().get("Person", "p150")["age"] == 51
+
+
+def test_each_file_is_read_by_its_own_format(spark: Any, graph: og.Graph, tmp_path: Path) -> None:
+    (tmp_path / "p1.csv").write_text("full_name,age\nada,36\ngrace,85\n")
+    (tmp_path / "p2.ndjson").write_text('{"full_name": "alan", "age": 41}\n')
+    (tmp_path / "p3.csv").write_text("full_name,age\nkurt,71\n")
+    write(pa.table({"full_name": ["emmy"], "age": [53]}), tmp_path / "p4.parquet")
+    receipt = load(spark, graph, {"Person": Files(str(tmp_path / "p*"), columns={"name": "full_name"})}, mode="append")
+    assert receipt.tables["node:Person"].inserted == 5
+    found = graph.snapshot().to_arrow("Person", ["id", "age"]).to_pylist()
+    assert {row["id"]: row["age"] for row in found} == {"ada": 36, "grace": 85, "alan": 41, "kurt": 71, "emmy": 53}
+
+
+def test_a_file_that_breaks_off_is_named(spark: Any, graph: og.Graph, tmp_path: Path, files: Any) -> None:
+    """Found where a task reads it, with rows before it that are written already: its own error, not the writer's."""
+    good = write(pa.table({"name": [f"a{n}" for n in range(99)]}), tmp_path / "good.parquet")
+    whole = Path(write(pa.table({"name": [f"{n:064}" for n in range(999)]}), tmp_path / "cut.parquet")).read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(whole[:50] + bytes(20_000) + whole[20_050:])
+    packed = gzip.compress(b'{"name": "b"}\n' * 10_000)
+    (tmp_path / "cut.ndjson.gz").write_bytes(packed[: len(packed) // 2])
+    for name in ("cut.parquet", "cut.ndjson.gz"):
+        with pytest.raises(og.errors.DataInvalid, match=re.escape(f"{name}: cannot be read")):
+            load(spark, graph, {"Person": [good, str(tmp_path / name)]}, mode="append")
+    with pytest.raises(og.errors.DataInvalid, match=r"cut.ndjson.gz: cannot be read"):
+        load(spark, graph, Records(str(tmp_path / "cut.ndjson.gz")), mode="append")
+    assert graph.snapshot().count("Person") == 0
 
 
 def test_complaints_name_the_file_and_the_row(spark: Any, graph: og.Graph, tmp_path: Path) -> None:

@@ -270,7 +270,13 @@ class _Work:
     def _write(self, declared: TableType, batches: Iterator[pa.RecordBatch]) -> None:
         target = self._task.targets[declared.table_key]
         handle = self._tables.open(target.table, target.pin)
-        written = parts_.write_rows(handle, table_schema(declared), batches, self._task.rows_per_file)
+        drawn = _Drawn(batches)
+        try:
+            written = parts_.write_rows(handle, table_schema(declared), iter(drawn), self._task.rows_per_file)
+        except OmnigraphError as error:
+            if drawn.error is not None:
+                raise drawn.error from error
+            raise
         self._rows[declared.table_key].fragments += written
 
     def _judged(self, declared: TableType, pieces: Iterator[tuple[Split, Piece]]) -> Iterator[pa.RecordBatch]:
@@ -318,6 +324,21 @@ class _Work:
     def _share(self, key: str, held: _Rows) -> Share:
         staged = describe(self._task, key, held.fragments) if held.fragments else None
         return Share(key, staged, tuple(held.stretches), held.minted_rows())
+
+
+class _Drawn:
+    """Batches, and what went wrong where they come from: who writes them would call it trouble of its own."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._batches
+        except Exception as error:
+            self.error = error
+            raise
 
 
 def describe(task: PartTask, key: str, fragments: Sequence[Mapping[str, Any]]) -> StagedFragments:
