@@ -1,4 +1,4 @@
-"""The long forms of the crash and fault matrices: ``./run crash`` and ``./run fault``.
+"""The long forms of the crash, fault and pause matrices: ``./run crash``, ``./run fault`` and ``./run pause``.
 
     ./run crash [--seconds N] [--seed S] [--store local|s3] [--only OPERATION] [--json FILE]
     ./run crash CELL...                      repeat these cells
@@ -19,12 +19,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from omnigraph.testing.cells import LOSSES, Cell, Matrix, Verdict
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import CATALOGUE
 from omnigraph.testing.operations import OPERATIONS
+from omnigraph.testing.zombies import WOKE_UP, deaths, pause, sleepers, sleeping_recoverers
 
 
 @dataclass
@@ -40,7 +42,7 @@ class Line:
 
     def add(self, verdict: Verdict) -> None:
         self.cells += 1
-        self.reached += verdict.reached or verdict.ended == "error"
+        self.reached += verdict.reached or verdict.ended in ("error", WOKE_UP)
         self.seconds += verdict.seconds
         self.before += verdict.now == "before"
         self.after += verdict.now in ("after", "same")
@@ -65,21 +67,37 @@ def fault_draws(matrix: Matrix, cells: list[Cell], rng: random.Random) -> Iterat
         yield lambda cell=cell: iter([matrix.run(cell)])  # type: ignore[misc]
 
 
+def pause_draws(matrix: Matrix, cells: list[Cell], rng: random.Random) -> Iterator[Draw]:
+    """Every place of the operation asleep; then its recovery asleep, after a death that is taken back or published."""
+    rng.shuffle(cells)
+    first = cells[0]
+    for cell in cells:
+        yield lambda cell=cell: iter([pause(matrix, cell)])  # type: ignore[misc]
+    for place in deaths(matrix, first.operation, first.width):
+        yield lambda place=place: sleeping_recoverers(  # type: ignore[misc]
+            matrix, first.operation, first.width, first.store, place
+        )
+
+
+def draws(matrix: Matrix, kind: str, name: str, width: int, store: str, rng: random.Random) -> Iterator[Draw]:
+    if kind == "crash":
+        return crash_draws(matrix, list(matrix.crash_cells(name, width, store)), rng)
+    if kind == "fault":
+        cells = matrix.fault_cells(name, width) if store == "s3" else matrix.raise_cells(name, width)
+        return fault_draws(matrix, list(cells), rng)
+    return pause_draws(matrix, list(sleepers(matrix, name, width, store)), rng)
+
+
 def pools(
     matrix: Matrix, kind: str, rng: random.Random, chosen: argparse.Namespace
 ) -> Iterator[tuple[str, Iterator[Draw]]]:
     stores = [chosen.store] if chosen.store else ["local", "s3"]
     for name, operation in OPERATIONS.items():
-        if chosen.only and name not in chosen.only:
+        if (chosen.only and name not in chosen.only) or (kind == "pause" and operation.creates_graph):
             continue
         for width in operation.widths:
             for store in stores:
-                if kind == "crash":
-                    cells = list(matrix.crash_cells(name, width, store))
-                    yield f"{name}/{width}/{store}", crash_draws(matrix, cells, rng)
-                else:
-                    cells = list(matrix.fault_cells(name, width) if store == "s3" else matrix.raise_cells(name, width))
-                    yield f"{name}/{width}/{store}", fault_draws(matrix, cells, rng)
+                yield f"{name}/{width}/{store}", draws(matrix, kind, name, width, store, rng)
 
 
 def run_all(matrix: Matrix, kind: str, chosen: argparse.Namespace) -> dict[str, Line]:
@@ -126,7 +144,7 @@ def print_ledger(kind: str, ledger: dict[str, Line], seed: int, seconds: float) 
         )
     cells = sum(line.cells for line in ledger.values())
     findings = sum(len(line.findings) for line in ledger.values())
-    kinds = len(CATALOGUE) + 1 if kind == "fault" else len(LOSSES)
+    kinds = {"fault": len(CATALOGUE) + 1}.get(kind, len(LOSSES))
     print(f"{kind}: {cells} cells, {kinds} kinds, seed {seed}, {seconds:.0f} s, {findings} findings")
 
 
@@ -145,7 +163,8 @@ def main(kind: str, arguments: list[str]) -> int:
     with S3Emulator() as emulator, Matrix(emulator) as matrix:
         os.environ.update(environment(emulator.endpoint))
         if chosen.cells:
-            verdicts = [matrix.run(Cell.parse(text)) for text in chosen.cells]
+            repeat = partial(pause, matrix) if kind == "pause" else matrix.run
+            verdicts = [repeat(Cell.parse(text)) for text in chosen.cells]
             for verdict in verdicts:
                 print(f"{verdict.cell}: {verdict.ended}, {verdict.was} recovery, {verdict.now} after it")
                 tell(kind, verdict)

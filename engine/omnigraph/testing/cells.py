@@ -85,17 +85,17 @@ class Matrix:
     def __init__(self, emulator: S3Emulator, scratch: Path | None = None) -> None:
         self._emulator = emulator
         self._scratch = Path(tempfile.mkdtemp(prefix="cells-", dir=scratch))
-        self._proxy = FaultProxy(emulator.endpoint)
+        self.proxy = FaultProxy(emulator.endpoint)
         self._serial = 0
         self._after: dict[tuple[str, int, str], Content | None] = {}
-        self._counted: dict[tuple[str, int, str], int] = {}
-        self._passed: dict[tuple[str, int], list[str]] = {}
+        self.counted: dict[tuple[str, int, str], int] = {}
+        self.passed: dict[tuple[str, int], list[str]] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._proxy.stop()
+        self.proxy.stop()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     # --- places -------------------------------------------------------------------------------------------------------
@@ -121,16 +121,16 @@ class Matrix:
             return
         root = self.root(store)
         operation.prepare(root, width)
-        self._proxy.calm()
-        self._proxy.reset()
-        with Child(_act, operation.name, root, width, "", True, env=self._env(store)) as child:
+        self.proxy.calm()
+        self.proxy.reset()
+        with Child(_act, operation.name, root, width, "", True, env=self.reach(store)) as child:
             said = child.hear_all(CHILD_S)
         ended = [line for line in said if line[0] != "passed"]
         if not ended or ended[-1][0] != "done":
             raise AssertionError(f"{operation.name} does not work undisturbed: {said}")
-        self._passed[(operation.name, width)] = next(line[1] for line in said if line[0] == "passed")
-        self._counted[(operation.name, width, "mutating")] = self._proxy.mutations
-        self._counted[(operation.name, width, "all")] = len(self._proxy.log)
+        self.passed[(operation.name, width)] = next(line[1] for line in said if line[0] == "passed")
+        self.counted[(operation.name, width, "mutating")] = self.proxy.mutations
+        self.counted[(operation.name, width, "all")] = len(self.proxy.log)
         with opened(root) as engine:
             self._after[key] = content_of(engine)
             problems = faults_of(engine)
@@ -138,26 +138,30 @@ class Matrix:
             raise AssertionError(f"{operation.name} does not work undisturbed: {problems}")
         self.forget(root)
 
+    def after(self, cell: Cell) -> Content | None:
+        """What the graph holds after the cell's operation alone. ``learn`` comes first."""
+        return self._after[(cell.operation, cell.width, cell.store)]
+
     def crash_cells(self, name: str, width: int, store: str) -> Iterator[Cell]:
         self.learn(OPERATIONS[name], width, store)
         if store == "local":
-            for place in self._passed[(name, width)]:
+            for place in self.passed[(name, width)]:
                 yield Cell(name, width, store, place, "kill")
             return
-        for ordinal in range(1, self._counted[(name, width, "mutating")] + 1):
+        for ordinal in range(1, self.counted[(name, width, "mutating")] + 1):
             for loss in LOSSES:
                 yield Cell(name, width, store, str(ordinal), loss)
 
     def fault_cells(self, name: str, width: int, kinds: tuple[str, ...] = tuple(CATALOGUE)) -> Iterator[Cell]:
         self.learn(OPERATIONS[name], width, "s3")
-        for ordinal in range(1, self._counted[(name, width, "all")] + 1):
+        for ordinal in range(1, self.counted[(name, width, "all")] + 1):
             for kind in kinds:
                 yield Cell(name, width, "s3", str(ordinal), kind)
 
     def raise_cells(self, name: str, width: int) -> Iterator[Cell]:
         """A local disk: every failpoint raises once and the process lives on."""
         self.learn(OPERATIONS[name], width, "local")
-        for place in self._passed[(name, width)]:
+        for place in self.passed[(name, width)]:
             yield Cell(name, width, "local", place, "raise")
 
     def double(self, cell: Cell) -> Iterator[Verdict]:
@@ -189,15 +193,15 @@ class Matrix:
         except (OmnigraphError, TimeoutError) as error:
             verdict.findings.append(f"{type(error).__name__}: {error}")
         finally:
-            self._proxy.calm()
+            self.proxy.calm()
             self.forget(root)
         verdict.seconds = time.monotonic() - started
         return verdict
 
     def _interrupt(self, cell: Cell, name: str, root: str, cut: str, what: str) -> tuple[Any, ...]:
         """Run the driver with one interruption. What it said at its end; nothing if it was killed."""
-        self._proxy.calm()
-        self._proxy.reset()
+        self.proxy.calm()
+        self.proxy.reset()
         arming = ""
         box: list[Child] = []
         there = threading.Event()
@@ -209,19 +213,20 @@ class Matrix:
         if cell.store == "local":
             arming = f"{cut}={what}"
         elif what in LOSSES:
-            self._proxy.rule(Rule(kill(after=what == "answer"), MUTATING, at=int(cut)), on_kill=on_kill)
+            self.proxy.rule(Rule(kill(after=what == "answer"), MUTATING, at=int(cut)), on_kill=on_kill)
         else:
-            self._proxy.rule(Rule(CATALOGUE[what], ANY, at=int(cut)))
-        with Child(_act, name, root, cell.width, arming, False, env=self._env(cell.store)) as child:
+            self.proxy.rule(Rule(CATALOGUE[what], ANY, at=int(cut)))
+        with Child(_act, name, root, cell.width, arming, False, env=self.reach(cell.store)) as child:
             box.append(child)
             there.set()
             said = child.hear_all(CHILD_S)
-        self._proxy.drain()
-        self._proxy.calm()
+        self.proxy.drain()
+        self.proxy.calm()
         return said[-1] if said else ()
 
-    def _env(self, store: str) -> dict[str, str]:
-        return environment(self._proxy.endpoint) if store == "s3" else {}
+    def reach(self, store: str) -> dict[str, str]:
+        """The environment in which a child reaches the store through the proxy."""
+        return environment(self.proxy.endpoint) if store == "s3" else {}
 
     # --- the oracle ---------------------------------------------------------------------------------------------------
 
