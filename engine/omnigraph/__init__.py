@@ -36,6 +36,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
 }
 
 __all__ = ["STORAGE_VERSION", "__version__", *sorted(_PUBLIC)]
+    "parse_schema": ("omnigraph.schema", "parse_schema"),
 
 
 def __getattr__(name: str) -> Any:

@@ -230,6 +230,7 @@ def test_each_fate_becomes_the_error_its_caller_can_act_on() -> None:
     assert isinstance(translate(CommitConflictError("x"), "commit"), Conflict)
     assert isinstance(translate(ValueError("Not found: a/_versions"), "open"), NotFound)
     assert isinstance(translate(OSError("Not found: a/data/x.lance"), "read"), Corruption)
+    assert isinstance(translate(OSError("Not found: a/_indices/f00/page.lance, b.rs:1"), "read"), Corruption)
     assert isinstance(translate(ValueError("Invalid user input: x"), "read"), InvalidInput)
     assert isinstance(translate(OSError("?"), "read"), StoreUnavailable)
     assert type(translate(RuntimeError("?"), "read")) is OmnigraphError
@@ -245,3 +246,10 @@ def test_messages_are_one_short_line_without_source_positions(handle: LanceDatas
     assert ".rs:" not in text
     assert "\n" not in brief(OSError("a\nb\n" + "x" * 5000))
     assert len(brief(OSError("a\nb\n" + "x" * 5000))) <= 300
+
+
+@pytest.mark.parametrize("folder", ["data", "staging", "_indices"])
+def test_a_missing_table_is_not_found_whatever_the_folders_above_are_called(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(ValueError, match="was not found") as missing:
+        lance.dataset(str(tmp_path / folder / "some.graph" / "__manifest"))
+    assert isinstance(translate(missing.value, "open"), NotFound)

@@ -96,8 +96,9 @@ _UNAVAILABLE = (
 _MISSING_VERSION = re.compile(
     r"Dataset at path .* was not found|Not found: \S*/_versions|Not found: \S*\.manifest|Ref not found|Ref \S* not found"
 )
+# The folder right above the file: a graph may itself lie below a folder called data.
 _MISSING_FILE = re.compile(
-    r"[Nn]ot found: \S*/(data|_deletions|_indices|_transactions|staging)/"
+    r"[Nn]ot found: \S*/((data|_deletions|_transactions|staging)|_indices/[^/\s]+)/[^/\s,]+(?![^\s,])"
     r"|Object at location \S* not found|[Nn]o such file or directory \(os error 2\)"
 )
 _DAMAGED = (
