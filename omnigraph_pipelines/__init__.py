@@ -11,6 +11,10 @@ from typing import Any
 
 # Public name -> (module, attribute; None for the module itself).
 _PUBLIC: dict[str, tuple[str, str | None]] = {
+    "OmniGraphResource": ("omnigraph_pipelines.resources", "OmniGraphResource"),
+    "SparkSessionResource": ("omnigraph_pipelines.resources", "SparkSessionResource"),
+    "build_definitions": ("omnigraph_pipelines.definitions", "build_definitions"),
+    "load_graph_file": ("omnigraph_pipelines.graph_file", "load_graph_file"),
     "spark": ("omnigraph_pipelines.spark", None),
 }
 

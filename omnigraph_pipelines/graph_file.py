@@ -1,0 +1,372 @@
+"""Read a graph file: YAML in, checked settings and the catalog out, every complaint with its line.
+
+Owns where things stand in the text, and the checks that need more than one setting: against the schema, and between
+sources. Opens no graph and no store, so that a code location loads whatever is unreachable.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+import omnigraph as og
+from omnigraph_pipelines.settings import Settings, SourceSettings, absolute
+
+GRAPH_FILE_VARIABLE: Final = "OMNIGRAPH_GRAPH_FILE"
+_BYTES_MAX: Final = 4 << 20  # thousands of sources; more is not a graph file
+_SHOWN_MAX: Final = 20
+
+Path_ = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """A graph file that was found good. ``catalog`` is what its schema declares."""
+
+    settings: Settings
+    catalog: Any = field(repr=False)
+    path: Path | None = None
+
+    def types_of(self, source: SourceSettings) -> tuple[str, ...]:
+        """The types that batches of a source may have rows of, in the order of table keys."""
+        if source.tables is not None:
+            return tuple(self.catalog.type(table.type).name for table in source.tables)
+        if source.types is not None:
+            return tuple(self.catalog.type(name).name for name in source.types)
+        return tuple(declared.name for declared in self.catalog.types())
+
+
+def find_graph_file() -> Path:
+    """The file that the environment names, else ``graph.yaml`` here, else the one of the demo in this repository."""
+    named = os.environ.get(GRAPH_FILE_VARIABLE)
+    if named:
+        return Path(named)
+    here = Path("graph.yaml")
+    if here.is_file():
+        return here
+    demo = Path(__file__).parent.parent / "demo" / "graph.yaml"
+    if demo.is_file():
+        return demo
+    raise og.errors.InvalidInput(
+        f"no graph file: {GRAPH_FILE_VARIABLE} is not set and there is no graph.yaml here",
+        hint=f"set {GRAPH_FILE_VARIABLE} to the path of one",
+    )
+
+
+def load_graph_file(path: str | Path | None = None) -> GraphFile:
+    """Read and check a graph file. Raises one ``InvalidInput`` that names every problem found (fact ``problems``)."""
+    where = find_graph_file() if path is None else Path(path)
+    values, places = _parse(_text(where), where)
+    return _checked(values, places, where.parent, where)
+
+
+def check_settings(values: Mapping[str, Any], folder: Path, origin: Path | None = None) -> GraphFile:
+    """The same for settings that were read elsewhere; paths are relative to ``folder``."""
+    return _checked(dict(values), {}, folder, origin)
+
+
+def _text(file: Path) -> str:
+    try:
+        if file.stat().st_size > _BYTES_MAX:
+            raise og.errors.LimitExceeded(
+                f"{file} has more than {_BYTES_MAX} bytes", limit="graph_file_bytes", bound=_BYTES_MAX
+            )
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise og.errors.InvalidInput(
+            f"{file} cannot be read: {error.strerror or error}", hint="check the path", file=str(file)
+        ) from error
+    except UnicodeDecodeError as error:
+        raise og.errors.InvalidInput(f"{file} is not UTF-8", hint="save it as UTF-8", file=str(file)) from error
+
+
+# --- places in the text ---------------------------------------------------------------------------------------------------
+
+
+def _parse(text: str, where: Path) -> tuple[Any, dict[Path_, tuple[int, int]]]:
+    """Plain values, and the line and column of each of them (and of each key) from 1."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark is not None else 1
+        column = mark.column + 1 if mark is not None else 1
+        raise _refused([_Problem(where, (line, column), f"not YAML: {error.problem or error.context}")]) from error
+    except yaml.YAMLError as error:
+        raise _refused([_Problem(where, (1, 1), f"not YAML: {' '.join(str(error).split())[:200]}")]) from error
+    if root is None:
+        raise _refused([_Problem(where, (1, 1), "the file is empty")])
+    places: dict[Path_, tuple[int, int]] = {}
+    problems: list[_Problem] = []
+    _walk(root, (), places, problems, where, frozenset())
+    if problems:
+        raise _refused(problems)
+    return yaml.SafeLoader("").construct_document(root), places
+
+
+def _walk(
+    node: yaml.Node,
+    path: Path_,
+    places: dict[Path_, tuple[int, int]],
+    problems: list[_Problem],
+    where: Path,
+    above: frozenset[int],
+) -> None:
+    if id(node) in above:
+        problems.append(_Problem(where, _mark(node), "an anchor contains itself"))
+        return
+    above = above | {id(node)}
+    places.setdefault(path, _mark(node))
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            name = str(key.value)
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                problems.append(_Problem(where, _mark(key), "keys are plain names"))
+                continue
+            if name in seen:
+                problems.append(_Problem(where, _mark(key), f"{name!r} is said twice"))
+            seen.add(name)
+            places[(*path, name)] = _mark(key)
+            _walk(value, (*path, name), places, problems, where, above)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _walk(value, (*path, index), places, problems, where, above)
+
+
+def _mark(node: yaml.Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+# --- complaints -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Problem:
+    where: Path | None
+    place: tuple[int, int] | None
+    said: str
+    path: str = ""
+
+    def __str__(self) -> str:
+        at = "" if self.where is None else str(self.where)
+        if self.place is not None:
+            at += f":{self.place[0]}:{self.place[1]}"
+        return ": ".join(one for one in (at, self.path, self.said) if one)
+
+    def to_dict(self) -> dict[str, Any]:
+        line, column = self.place or (None, None)
+        return {"message": str(self), "line": line, "column": column, "path": self.path}
+
+
+def _refused(problems: Sequence[_Problem]) -> og.errors.InvalidInput:
+    ordered = sorted(problems, key=lambda one: one.place or (0, 0))
+    more = f" (and {len(ordered) - 1} more)" if len(ordered) > 1 else ""
+    first = ordered[0]
+    return og.errors.InvalidInput(
+        f"{first}{more}",
+        hint="correct the graph file; `omnigraph-pipelines validate` lists every problem",
+        file=None if first.where is None else str(first.where),
+        line=None if first.place is None else first.place[0],
+        problems=[one.to_dict() for one in ordered[:_SHOWN_MAX]],
+        total=len(ordered),
+    )
+
+
+class _Complaints:
+    def __init__(self, places: Mapping[Path_, tuple[int, int]], where: Path | None) -> None:
+        self._places = places
+        self._where = where
+        self.found: list[_Problem] = []
+
+    def add(self, path: Path_, said: str) -> None:
+        at = path
+        while at and at not in self._places:
+            at = at[:-1]
+        self.found.append(_Problem(self._where, self._places.get(at), said, _dotted(path)))
+
+
+def _dotted(path: Path_) -> str:
+    text = ""
+    for one in path:
+        text += f"[{one}]" if isinstance(one, int) else f".{one}" if text else one
+    return text
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------------
+
+
+def _checked(values: Any, places: Mapping[Path_, tuple[int, int]], folder: Path, where: Path | None) -> GraphFile:
+    complaints = _Complaints(places, where)
+    if not isinstance(values, dict):
+        complaints.add((), "a graph file is a mapping with 'graph' and 'sources'")
+        raise _refused(complaints.found)
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        for path, said in _said(error, values):
+            complaints.add(path, said)
+        raise _refused(complaints.found) from None
+    settings = settings.based_on(folder)
+    catalog = _catalog(settings, complaints)
+    _check_names(settings, complaints)
+    if catalog is not None:
+        _check_types(settings, catalog, complaints)
+    if complaints.found:
+        raise _refused(complaints.found)
+    return GraphFile(settings, catalog, where)
+
+
+def _catalog(settings: Settings, complaints: _Complaints) -> Any:
+    path, file = ("graph", "schema"), Path(settings.graph.schema_file)
+    try:
+        return og.parse_schema(_text(file))
+    except og.errors.OmnigraphError as error:
+        complaints.add(path, error.message if str(file) in error.message else f"{file.name}: {error.message}")
+    return None
+
+
+def _check_names(settings: Settings, complaints: _Complaints) -> None:
+    seen: set[str] = set()
+    for index, source in enumerate(settings.sources):
+        if source.name in seen:
+            complaints.add(("sources", index, "name"), f"two sources are called {source.name!r}")
+        if source.name == "upkeep":
+            complaints.add(("sources", index, "name"), "'upkeep' is taken: assets of upkeep are called so")
+        seen.add(source.name)
+
+
+def _check_types(settings: Settings, catalog: Any, complaints: _Complaints) -> None:
+    writers: dict[str, list[tuple[int, SourceSettings, Path_]]] = {}
+    for index, source in enumerate(settings.sources):
+        for path, kind, name in _named(source):
+            here: Path_ = ("sources", index, *path)
+            declared = _declared(catalog, kind, name)
+            if declared is None:
+                complaints.add(here, _unknown_type(catalog, kind, name))
+                continue
+            if declared.name == "commit":
+                complaints.add(here, "a type called 'commit' has the name of the commit asset")
+            writers.setdefault(declared.name, []).append((index, source, here))
+        if source.format == "graph" and source.types is None:
+            for declared in catalog.types():
+                writers.setdefault(declared.name, []).append((index, source, ("sources", index, "mode")))
+        for number, table in enumerate(source.tables or ()):
+            _check_columns(table, catalog, ("sources", index, "tables", number), complaints)
+    for name, found in sorted(writers.items()):
+        overwriting = [one for one in found if one[1].mode == "overwrite"]
+        if overwriting and len(found) > 1:
+            others = ", ".join(sorted({one[1].name for one in found} - {overwriting[0][1].name}))
+            complaints.add(
+                overwriting[0][2],
+                f"{overwriting[0][1].name} overwrites {name}, which {others} writes too: one would undo the other",
+            )
+
+
+def _named(source: SourceSettings) -> Iterator[tuple[Path_, str | None, str]]:
+    for number, table in enumerate(source.tables or ()):
+        kind = "node" if table.node is not None else "edge"
+        yield ("tables", number, kind), kind, table.type
+    for number, name in enumerate(source.types or ()):
+        yield ("types", number), None, name
+
+
+def _declared(catalog: Any, kind: str | None, name: str) -> Any:
+    node = catalog.find_node(name) if kind != "edge" else None
+    return node or (catalog.find_edge(name) if kind != "node" else None)
+
+
+def _unknown_type(catalog: Any, kind: str | None, name: str) -> str:
+    known = [declared.name for declared in catalog.types() if kind is None or declared.table_key.startswith(f"{kind}:")]
+    what = f"{kind} type" if kind else "type"
+    return f"the schema has no {what} {name!r}{_meant(name, known)}"
+
+
+def _check_columns(table: Any, catalog: Any, path: Path_, complaints: _Complaints) -> None:
+    declared = _declared(catalog, "node" if table.node is not None else "edge", table.type)
+    if declared is None:
+        return
+    known = {"id", *(_property_names(declared))} | ({"from", "to"} if table.edge is not None else set())
+    for name in table.columns:
+        if name not in known:
+            complaints.add((*path, "columns", name), f"{declared.name} has no property {name!r}{_meant(name, known)}")
+
+
+def _property_names(declared: Any) -> list[str]:
+    properties = declared.properties
+    return list(properties) if isinstance(properties, Mapping) else [one.name for one in properties]
+
+
+# --- pydantic's words to ours ---------------------------------------------------------------------------------------------
+
+
+def _said(error: ValidationError, values: Any) -> Iterator[tuple[Path_, str]]:
+    for one in error.errors(include_url=False):
+        path = _real(one["loc"], values)
+        if one["type"] == "extra_forbidden":
+            yield path, f"unknown key {path[-1]!r}{_meant(str(path[-1]), _keys(path[:-1]))}"
+        elif one["type"] == "missing":
+            missing = str(one["loc"][-1])
+            yield path if path and path[-1] != missing else path[:-1], f"{missing!r} is missing"
+        elif one["type"] == "value_error":
+            yield path, str(one["ctx"]["error"])
+        else:
+            shown = repr(one["input"])
+            yield path, f"{one['msg'][0].lower()}{one['msg'][1:]}, got {shown[:80]}"
+
+
+def _real(location: tuple[int | str, ...], values: Any) -> Path_:
+    """A place in the file: pydantic puts names of union members between."""
+    path: list[str | int] = []
+    at = values
+    for one in location:
+        if isinstance(at, Mapping) and one in at:
+            at = at[one]
+        elif isinstance(at, list | tuple) and isinstance(one, int) and one < len(at):
+            at = at[one]
+        else:
+            continue
+        path.append(one)
+    return tuple(path)
+
+
+def _keys(path: Path_) -> list[str]:
+    """The keys that a part of the file may have."""
+    kind: Any = Settings
+    for one in path:
+        if isinstance(one, int):
+            continue
+        fields = {f.alias or name: f for name, f in kind.model_fields.items()} if _is_part(kind) else {}
+        if one not in fields:
+            return []
+        kind = _part_in(fields[one].annotation)
+    return [f.alias or name for name, f in kind.model_fields.items()] if _is_part(kind) else []
+
+
+def _is_part(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _part_in(annotation: Any) -> Any:
+    if _is_part(annotation):
+        return annotation
+    for one in getattr(annotation, "__args__", ()):
+        found = _part_in(one)
+        if found is not None:
+            return found
+    return None
+
+
+def _meant(name: str, known: Any) -> str:
+    close = difflib.get_close_matches(name, [str(one) for one in known], n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+__all__ = ["GRAPH_FILE_VARIABLE", "GraphFile", "absolute", "check_settings", "find_graph_file", "load_graph_file"]
