@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.core.errors import NotFound, UnsupportedStorage
+from omnigraph.core.errors import Corruption, NotFound, UnsupportedStorage
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import rows as r
+from omnigraph.manifest.sound import contradictions
 from omnigraph.manifest.state import Change, State, fold, from_rows, to_rows
 from omnigraph.store import layout
 from omnigraph.table import strict
@@ -90,7 +91,16 @@ class Manifest:
     def _held(self, ref: str | None, handle: Any, meter: Meter | None) -> Held:
         check_storage_version(handle.schema.metadata or {}, self._uri)
         rows = r.from_arrow(strict.read_fragment(handle, -1, meter))
-        return Held(from_rows(rows, version=handle.version, ref=ref), handle)
+        state = from_rows(rows, version=handle.version, ref=ref)
+        wrong = next(contradictions(state), None)
+        if wrong is not None:
+            raise Corruption(
+                f"the current state in __manifest contradicts itself: {wrong}",
+                hint="read again; if it stays so, keep the files and run `omnigraph verify`",
+                object="__manifest",
+                version=state.version,
+            )
+        return Held(state, handle)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
