@@ -19,4 +19,6 @@ if TYPE_CHECKING:
 
 def parts() -> list[Part]:
     """In the order in which they are put together. Add ``from omnigraph_pipelines.defs.x import build`` here."""
-    return []
+    from omnigraph_pipelines.defs.upkeep import upkeep
+
+    return [upkeep]

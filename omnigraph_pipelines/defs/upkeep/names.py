@@ -1,0 +1,66 @@
+"""What upkeep is called in Dagster: keys, jobs, sensors, schedules, and the tags by which its runs are found again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import dagster as dg
+
+from omnigraph_pipelines.settings import GraphSettings
+
+OPTIMIZE: Final = "optimize"
+COMPACTION: Final = "compaction"
+CLEANUP: Final = "cleanup"
+RECONCILE: Final = "reconcile"
+KINDS: Final = (OPTIMIZE, COMPACTION, CLEANUP, RECONCILE)
+
+GRAPH_TAG: Final = "omnigraph/graph"
+BRANCH_TAG: Final = "omnigraph/branch"
+LANE_TAG: Final = "omnigraph/lane"
+UPKEEP_TAG: Final = "omnigraph/upkeep"
+NUMBERS_TAG: Final = "omnigraph/because"
+
+LANE: Final = "upkeep"
+# Whoever waits for the branch's pool gets it in this order: what was interrupted goes before what is new.
+RECOVERY_PRIORITY: Final = "10"
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of one graph's upkeep. ``prefix`` tells two graphs in one code location apart; asset keys need none."""
+
+    graph: GraphSettings
+    prefix: str = ""
+
+    def key(self, kind: str) -> dg.AssetKey:
+        return dg.AssetKey([self.graph.name, "upkeep", kind])
+
+    def job(self, kind: str) -> str:
+        return f"{self.prefix}{kind}"
+
+    @property
+    def nightly(self) -> str:
+        return f"{self.prefix}nightly_upkeep"
+
+    @property
+    def group(self) -> str:
+        return f"{self.graph.name}_upkeep"
+
+    @property
+    def pool(self) -> str:
+        return self.graph.pool
+
+    @property
+    def of_graph(self) -> Mapping[str, str]:
+        return {GRAPH_TAG: self.graph.name, BRANCH_TAG: self.graph.branch}
+
+    def tags(self, kind: str | None = None) -> dict[str, str]:
+        """Tags of a run; without a kind, of one that does several things."""
+        found = {**self.of_graph, LANE_TAG: LANE}
+        if kind is not None:
+            found[UPKEEP_TAG] = kind
+        if kind == RECONCILE:
+            found["dagster/priority"] = RECOVERY_PRIORITY
+        return found
