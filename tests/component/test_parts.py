@@ -40,6 +40,24 @@ def tables(rows: Rows) -> dict[str, pa.Table]:
     return {name: pa.Table.from_pylist([dict(row) for row in listed], COLUMNS[name]) for name, listed in rows.items()}
 
 
+def judged(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in ("on_bad_row", "bad_rows_max")}
+
+
+def as_foretold(foretold: og.PartsReport, load: Any) -> og.Receipt:
+    """A check says what the load will say: whether it commits, how many rows leave, and why it is refused."""
+    try:
+        receipt = load()
+    except (og.errors.DataInvalid, og.errors.KeyConflict) as error:
+        assert not foretold.ok
+        if not foretold.rejected:
+            assert ([*foretold.violations], foretold.total) == (error.violations, error.total)
+        raise
+    if not receipt.replayed:
+        assert foretold.ok and foretold.rejected == receipt.rejected.total
+    return receipt
+
+
 def stage(graph: og.Graph, given: Mapping[str, pa.Table], mode: str, cut: int, **options: Any) -> og.Receipt:
     """As executors do it, one after the other: every table in stretches of ``cut`` rows, every answer pickled."""
     set_aside = options.get("on_bad_row") == "quarantine"
@@ -57,7 +75,8 @@ def stage(graph: og.Graph, given: Mapping[str, pa.Table], mode: str, cut: int, *
     try:
         if errors:
             raise errors[0]
-        return txn.load_parts(list(reversed(parts)), given, mode=mode, **options)
+        foretold = og.check_parts(txn, parts, given, mode=mode, **judged(options))
+        return as_foretold(foretold, lambda: txn.load_parts(list(reversed(parts)), given, mode=mode, **options))
     except og.errors.OmnigraphError:
         if not txn.sent:
             txn.abort()

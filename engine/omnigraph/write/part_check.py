@@ -1,0 +1,111 @@
+"""Judge a batch that was staged in parts without committing it: what ``load_parts`` would say, before anybody calls it.
+
+Owns the report. The judgement is that of the load; it holds for the branch as it is now, and the load judges again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.txn import Txn, read_current
+from omnigraph.core.meter import Meter
+from omnigraph.write.changes import TypeChange
+from omnigraph.write.load import LoadOptions
+from omnigraph.write.part import StagedPart
+from omnigraph.write.part_input import PartInput
+from omnigraph.write.part_judge import judge_changes, judge_parts
+from omnigraph.write.quarantine import BadRowsMax, Sifted, sift, too_many
+from omnigraph.write.rejects import Rejected
+from omnigraph.write.staged import StagingTxn
+from omnigraph.write.validate import Verdict
+from omnigraph.write.violations import SHOWN_MAX
+
+_CHECK_S = 3600.0  # judging reads every staged key once
+
+
+@dataclass(frozen=True)
+class PartsReport:
+    """What a load of staged parts would find now. ``ok``: it would commit. ``violations``: the first of ``total``, those of
+    rows that would be left out included; ``rejected`` counts these rows, with the first of them and their reasons."""
+
+    ok: bool
+    records: int
+    rows: Mapping[str, int]
+    violations: tuple[Mapping[str, Any], ...] = ()
+    total: int = 0
+    rejected: int = 0
+    rejected_rows: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "records": self.records,
+            "rows": dict(self.rows),
+            "violations": [dict(one) for one in self.violations],
+            "total": self.total,
+            "rejected": self.rejected,
+            "rejected_rows": [dict(one) for one in self.rejected_rows],
+        }
+
+
+def check_parts(
+    txn: StagingTxn,
+    parts: Sequence[StagedPart],
+    types: Iterable[str],
+    *,
+    mode: str,
+    on_bad_row: str = "fail",
+    bad_rows_max: int | float | None = None,
+) -> PartsReport:
+    """Judge staged parts against the branch as it is now, as ``load_parts`` with the same arguments would. Writes nothing."""
+    options = LoadOptions(mode=mode, branch=txn.branch, on_bad_row=on_bad_row, bad_rows_max=bad_rows_max)
+    options.check()
+    engine, meter = txn._engine, Meter()
+    catalog = txn.task(mode).catalog
+    sets_aside = on_bad_row == "quarantine"
+    given = PartInput(parts, [catalog.type(_bare(name)).table_key for name in types], catalog, set_aside=sets_aside)
+    held = read_current(engine, txn.branch, meter=meter)
+    view = Txn(engine, txn.branch, held, Deadline(engine.clock, _CHECK_S), meter)
+    if not sets_aside:
+        return _report(given, judge_parts(given, view, options.checked_mode), ())
+    verdict, rejected = _sifted(given, view, options)
+    bound = BadRowsMax(bad_rows_max)
+    error = too_many(Sifted((), rejected, Verdict()), given.records, bound)
+    return _report(given, verdict, rejected, allowed=error is None)
+
+
+def _bare(name: str) -> str:
+    return name.partition(":")[2] if name.startswith(("node:", "edge:")) else name
+
+
+def _sifted(given: PartInput, view: Txn, options: LoadOptions) -> tuple[Verdict, tuple[Rejected, ...]]:
+    """The verdict on what would stay, and every row that would leave."""
+    mode = options.checked_mode
+    changes: list[TypeChange] = []
+    if mode == "merge":
+        verdict, changes = judge_changes(given, view, mode)
+    else:
+        verdict = judge_parts(given, view, mode)
+    if verdict.ok:
+        return verdict, tuple(given.rejected)
+    changes = changes or [given.change(view, key, mode) for key in given.shares]
+    sifted = sift(changes, given.catalog, view, limits=view.engine.limits, record=lambda _, __: None, values=False)
+    every = sorted([*given.rejected, *sifted.rejected], key=lambda one: one.order)
+    return sifted.verdict, tuple(every)
+
+
+def _report(given: PartInput, verdict: Verdict, rejected: Sequence[Rejected], *, allowed: bool = True) -> PartsReport:
+    reasons = [reason for one in rejected for reason in one.reasons]
+    shown = [one.to_dict() for one in (*verdict.violations, *reasons[:SHOWN_MAX])][:SHOWN_MAX]
+    return PartsReport(
+        ok=verdict.ok and allowed,
+        records=given.records,
+        rows={key: given.rows(key) for key in given.shares},
+        violations=tuple(shown),
+        total=verdict.total + len(reasons),
+        rejected=len(rejected),
+        rejected_rows=tuple(one.to_dict() for one in rejected[:SHOWN_MAX]),
+    )
