@@ -31,9 +31,12 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Snapshot": ("omnigraph.read.snapshot", "Snapshot"),
     "Split": ("omnigraph.write.part", "Split"),
     "TableRows": ("omnigraph.write.part_task", "TableRows"),
+    "Progress": ("omnigraph.core.progress", "Progress"),
     "errors": ("omnigraph.core.errors", None),
     "init": ("omnigraph.graph", "init"),
     "lint": ("omnigraph.gq", "lint"),
+    "listen": ("omnigraph.core.progress", "listen"),
+    "logs": ("omnigraph.core.logs", None),
     "open": ("omnigraph.graph", "open"),
 }
 

@@ -6,6 +6,7 @@ Owns argument defaults, the life of an open graph and nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,8 @@ from omnigraph.core.errors import InvalidInput
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.limits import DEFAULT_LIMITS
 from omnigraph.core.meter import Meter
+from omnigraph.core.operation import Operation, operating
+from omnigraph.core.progress import Listener
 from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
 from omnigraph.schema import Catalog, canonical_text, parse_schema
 from omnigraph.store import open_store
@@ -52,14 +55,14 @@ def init(
     text = read_schema(schema)
     catalog = parse_schema(text, mint=new_ulid)
     engine = Engine(open_store(uri, storage_options))
-    meter = Meter()
-    create_graph(
-        engine,
-        catalog,
-        SchemaRow(text, canonical_text(catalog), catalog.hash),
-        actor=resolve_actor(actor),
-        meter=meter,
-    )
+    with operating("init", engine.uri, writes=True, clock=engine.clock):
+        create_graph(
+            engine,
+            catalog,
+            SchemaRow(text, canonical_text(catalog), catalog.hash),
+            actor=resolve_actor(actor),
+            meter=Meter(),
+        )
     return Graph(engine, actor=actor)
 
 
@@ -82,12 +85,13 @@ def open(
     bounds = make_bounds(backpressure)
     engine = Engine(open_store(uri, storage_options), read_only=read_only)
     engine.bounds = bounds
-    meter = Meter()
-    engine.latest(MAIN, meter)
-    if not read_only:
-        recover_all(engine, meter=meter)
-    if exclusive:
-        exclusive_use.claim(engine, meter)
+    with operating("open", engine.uri, clock=engine.clock):
+        meter = Meter()
+        engine.latest(MAIN, meter)
+        if not read_only:
+            recover_all(engine, meter=meter)
+        if exclusive:
+            exclusive_use.claim(engine, meter)
     return Graph(engine, actor=actor, exclusive=exclusive)
 
 
@@ -114,6 +118,12 @@ def read_schema(schema: str | Path) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise InvalidInput(f"the schema file {schema} is not UTF-8: {error}", hint="save it as UTF-8") from error
+
+
+def _noted(doing: Operation, receipt: Receipt) -> Receipt:
+    """For the log: which commit it became."""
+    doing.facts |= {"commit_id": receipt.commit_id, "branch": receipt.branch, "replayed": receipt.replayed}
+    return receipt
 
 
 class Graph:
@@ -164,6 +174,12 @@ class Graph:
         mode = "read-only" if self._engine.read_only else "exclusive" if self._exclusive else "read-write"
         return f"<Graph {self.uri} ({mode})>"
 
+    def _doing(
+        self, name: str, *, writes: bool = False, listener: Listener | None = None
+    ) -> AbstractContextManager[Operation]:
+        """The operation that a method is: what it costs, how it goes on and how it ends is told under this name."""
+        return operating(name, self.uri, writes=writes, listener=listener, clock=self._engine.clock)
+
     def _open_engine(self) -> Engine:
         if self._closed:
             raise InvalidInput("the graph is closed", hint="open it again with omnigraph.open(...)")
@@ -176,28 +192,32 @@ class Graph:
         from omnigraph.read.at import snapshot_at
         from omnigraph.read.snapshot import snapshot_of_branch
 
-        engine = self._open_engine()
-        if at is not None:
-            return snapshot_at(engine, at, branch=branch)
-        return snapshot_of_branch(engine, branch)
+        with self._doing("snapshot"):
+            engine = self._open_engine()
+            if at is not None:
+                return snapshot_at(engine, at, branch=branch)
+            return snapshot_of_branch(engine, branch)
 
     def commits(self, branch: str = MAIN, actor: str | None = None, limit: int | None = None) -> list[Commit]:
         """The commits of a branch, newest first."""
         from omnigraph.read.commits import list_commits
 
-        return list_commits(self._open_engine(), branch=branch, actor=actor, limit=limit)
+        with self._doing("commits"):
+            return list_commits(self._open_engine(), branch=branch, actor=actor, limit=limit)
 
     def commit(self, commit_id: str) -> Commit:
         """One commit by its id."""
         from omnigraph.read.commits import find_commit
 
-        return find_commit(self._open_engine(), commit_id)
+        with self._doing("commit"):
+            return find_commit(self._open_engine(), commit_id)
 
     def outcome(self, commit_id: str) -> Outcome:
         """What became of a write: landed with its receipt, aborted, pending, or absent (it cannot land any more)."""
         from omnigraph.write.outcome import outcome_of
 
-        return outcome_of(find_outcome(self._open_engine(), commit_id, Meter()), commit_id)
+        with self._doing("outcome"):
+            return outcome_of(find_outcome(self._open_engine(), commit_id, Meter()), commit_id)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -215,23 +235,26 @@ class Graph:
         quarantine_to: str | Path | None = None,
         expect_head: str | None = None,
         deadline_s: float = 60,
+        progress: Listener | None = None,
     ) -> Receipt:
-        """Bring records into the graph: one call, one commit over any number of tables, one receipt."""
+        """Bring records into the graph: one call, one commit over any number of tables, one receipt. ``progress`` is
+        called with a ``Progress`` now and then while it goes on; so it is wherever it is a parameter."""
         from omnigraph.write.load import LoadOptions, load
 
-        options = LoadOptions(
-            mode=mode,
-            branch=branch,
-            from_branch=from_branch,
-            actor=resolve_actor(actor if actor is not None else self._actor),
-            idempotency_key=idempotency_key,
-            on_bad_row=on_bad_row,
-            bad_rows_max=bad_rows_max,
-            quarantine_to=quarantine_to,
-            expect_head=expect_head,
-            deadline_s=deadline_s,
-        )
-        return load(self._open_engine(), source, options)
+        with self._doing("load", writes=True, listener=progress) as doing:
+            options = LoadOptions(
+                mode=mode,
+                branch=branch,
+                from_branch=from_branch,
+                actor=resolve_actor(actor if actor is not None else self._actor),
+                idempotency_key=idempotency_key,
+                on_bad_row=on_bad_row,
+                bad_rows_max=bad_rows_max,
+                quarantine_to=quarantine_to,
+                expect_head=expect_head,
+                deadline_s=deadline_s,
+            )
+            return _noted(doing, load(self._open_engine(), source, options))
 
     def begin(self, branch: str = MAIN, *, actor: str | None = None, resume: str | None = None) -> StagingTxn:
         """A staging transaction for bytes that others write; ``resume``: the id of one begun earlier, anywhere."""
@@ -256,22 +279,24 @@ class Graph:
         ``.gq`` file, or a Path to one; ``name`` chooses among its queries."""
         from omnigraph.write.mutate import MutateOptions, mutate
 
-        options = MutateOptions(
-            name=name,
-            params=params,
-            branch=branch,
-            actor=resolve_actor(actor if actor is not None else self._actor),
-            idempotency_key=idempotency_key,
-            expect_head=expect_head,
-            deadline_s=deadline_s,
-        )
-        return mutate(self._open_engine(), query, options)
+        with self._doing("mutate", writes=True) as doing:
+            options = MutateOptions(
+                name=name,
+                params=params,
+                branch=branch,
+                actor=resolve_actor(actor if actor is not None else self._actor),
+                idempotency_key=idempotency_key,
+                expect_head=expect_head,
+                deadline_s=deadline_s,
+            )
+            return _noted(doing, mutate(self._open_engine(), query, options))
 
-    def check(self, source: Any, *, mode: str, branch: str = MAIN) -> CheckReport:
+    def check(self, source: Any, *, mode: str, branch: str = MAIN, progress: Listener | None = None) -> CheckReport:
         """Validate what ``load`` would be given. Writes nothing."""
         from omnigraph.write.load import LoadOptions, check
 
-        return check(self._open_engine(), source, LoadOptions(mode=mode, branch=branch))
+        with self._doing("check", listener=progress):
+            return check(self._open_engine(), source, LoadOptions(mode=mode, branch=branch))
 
     # --- upkeep -----------------------------------------------------------------------------------------------------
 
@@ -279,38 +304,45 @@ class Graph:
         """Head, tables, manifest, pending writes and a verdict, from the manifest alone; ``deep`` visits every table."""
         from omnigraph.upkeep.status import OPERATIONS, status_report
 
-        built = [name for name in OPERATIONS if hasattr(self, name)]
-        return status_report(self._open_engine(), deep=deep, commands=built)
+        with self._doing("status"):
+            built = [name for name in OPERATIONS if hasattr(self, name)]
+            return status_report(self._open_engine(), deep=deep, commands=built)
 
     def probe(self, name: str) -> int:
-        """One number in at most two requests: ``manifest_fragments``, ``version_backlog`` or ``pending_intents``."""
+        """One number in at most two requests: ``manifest_fragments``, ``version_backlog``, ``pending_intents`` or
+        ``oldest_intent_s``."""
         from omnigraph.upkeep.probe import probe
 
-        return probe(self._open_engine(), name)
+        with self._doing("probe"):
+            return probe(self._open_engine(), name)
 
-    def verify(self, deep: bool = False) -> VerifyReport:
+    def verify(self, deep: bool = False, *, progress: Listener | None = None) -> VerifyReport:
         """Whether everything is what the manifest says: pins open, rows match, endpoints exist. Changes nothing."""
         from omnigraph.upkeep.verify import verify
 
-        return verify(self._open_engine(), deep=deep)
+        with self._doing("verify", listener=progress):
+            return verify(self._open_engine(), deep=deep)
 
     def intents(self) -> PendingIntents:
         """Writes that have not ended, oldest first: whose they are and what a recovery would do with them."""
         from omnigraph.upkeep.intents import list_intents
 
-        return list_intents(self._open_engine())
+        with self._doing("intents"):
+            return list_intents(self._open_engine())
 
     def recover(self, grace_s: float | None = None) -> RecoveryReport:
         """End interrupted writes. One whose owner may be alive is watched for up to ``grace_s``, then undone (0: now)."""
         from omnigraph.upkeep.recover import recover
 
-        return recover(self._open_engine(), grace_s=grace_s)
+        with self._doing("recover", writes=True):
+            return recover(self._open_engine(), grace_s=grace_s)
 
     def repair(self, confirm: bool = False, force: bool = False) -> RepairReport:
         """Show versions above the published ones that belong to nobody; with ``confirm`` put the tables back."""
         from omnigraph.upkeep.repair import repair
 
-        return repair(self._open_engine(), confirm=confirm, force=force)
+        with self._doing("repair", writes=True):
+            return repair(self._open_engine(), confirm=confirm, force=force)
 
     def optimize(
         self,
@@ -320,32 +352,38 @@ class Graph:
         branches: Sequence[str] | None = None,
         *,
         actor: str | None = None,
+        progress: Listener | None = None,
     ) -> OptimizeReport:
         """Fewer, larger files and indexes that cover them, beside living writers. Changes no content."""
         from omnigraph.upkeep.optimize import optimize
 
-        return optimize(
-            self._open_engine(),
-            types=types,
-            target_rows=target_rows,
-            memory_mb=memory_mb,
-            branches=branches,
-            actor=resolve_actor(actor if actor is not None else self._actor),
-        )
+        with self._doing("optimize", writes=True, listener=progress):
+            return optimize(
+                self._open_engine(),
+                types=types,
+                target_rows=target_rows,
+                memory_mb=memory_mb,
+                branches=branches,
+                actor=resolve_actor(actor if actor is not None else self._actor),
+            )
 
-    def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> OptimizeReport:
+    def ensure_indices(
+        self, branch: str = MAIN, *, actor: str | None = None, progress: Listener | None = None
+    ) -> OptimizeReport:
         """Build the indexes that the schema asks for and that are missing; the rest is named with its reason."""
         from omnigraph.upkeep.optimize import ensure_indices
 
-        return ensure_indices(
-            self._open_engine(), branch=branch, actor=resolve_actor(actor if actor is not None else self._actor)
-        )
+        with self._doing("ensure_indices", writes=True, listener=progress):
+            return ensure_indices(
+                self._open_engine(), branch=branch, actor=resolve_actor(actor if actor is not None else self._actor)
+            )
 
     def compact_manifest(self, fragments_max: int | None = None) -> ManifestReport:
         """Merge the archive of the history where it lies in more than ``fragments_max`` files. Adds no commit."""
         from omnigraph.upkeep.compact import compact_manifest
 
-        return compact_manifest(self._open_engine(), fragments_max=fragments_max)
+        with self._doing("compact_manifest", writes=True):
+            return compact_manifest(self._open_engine(), fragments_max=fragments_max)
 
     def plan_compaction(
         self, types: Iterable[str] | None = None, target_rows: int | None = None, memory_mb: int | None = None
@@ -353,15 +391,17 @@ class Graph:
         """What is worth rewriting, as tasks that can be pickled and run anywhere. Writes nothing."""
         from omnigraph.upkeep.distribute import plan_compaction
 
-        return plan_compaction(self._open_engine(), types=types, target_rows=target_rows, memory_mb=memory_mb)
+        with self._doing("plan_compaction"):
+            return plan_compaction(self._open_engine(), types=types, target_rows=target_rows, memory_mb=memory_mb)
 
     def commit_compaction(self, results: Iterable[RewriteResult], *, actor: str | None = None) -> OptimizeReport:
         """Commit what the tasks of a plan have written; what a writer has overtaken is left out and named."""
         from omnigraph.upkeep.distribute import commit_compaction
 
-        return commit_compaction(
-            self._open_engine(), results, actor=resolve_actor(actor if actor is not None else self._actor)
-        )
+        with self._doing("commit_compaction", writes=True):
+            return commit_compaction(
+                self._open_engine(), results, actor=resolve_actor(actor if actor is not None else self._actor)
+            )
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -376,12 +416,15 @@ class Graph:
         older_than: str | int | timedelta | None = None,
         min_age: str | int | timedelta = "1h",
         branches: Sequence[str] | None = None,
+        *,
+        progress: Listener | None = None,
     ) -> CleanupPlan:
         """What a cleanup would delete, and what keeps the rest. Writes nothing."""
         from omnigraph.upkeep.cleanup import plan_cleanup
 
-        engine = self._open_engine()
-        return plan_cleanup(engine, keep=keep, older_than=older_than, min_age=min_age, branches=branches)
+        with self._doing("plan_cleanup", listener=progress):
+            engine = self._open_engine()
+            return plan_cleanup(engine, keep=keep, older_than=older_than, min_age=min_age, branches=branches)
 
     def cleanup(
         self,
@@ -393,14 +436,18 @@ class Graph:
         branches: Sequence[str] | None = None,
         confirm: bool = False,
         actor: str | None = None,
+        progress: Listener | None = None,
     ) -> CleanupReport | CleanupPlan:
         """Delete what a plan says. Without a plan, the plan is made here; it is run only with ``confirm``, else returned."""
         from omnigraph.upkeep.cleanup import run_cleanup
 
-        if plan is None:
-            plan = self.plan_cleanup(keep, older_than, min_age, branches)
-            if not confirm:
-                return plan
-        elif keep is not None or older_than is not None:
-            raise InvalidInput("a plan says itself what to keep", hint="pass either a plan, or keep and older_than")
-        return run_cleanup(self._open_engine(), plan, actor=resolve_actor(actor if actor is not None else self._actor))
+        with self._doing("cleanup", writes=True, listener=progress):
+            if plan is None:
+                plan = self.plan_cleanup(keep, older_than, min_age, branches)
+                if not confirm:
+                    return plan
+            elif keep is not None or older_than is not None:
+                raise InvalidInput("a plan says itself what to keep", hint="pass either a plan, or keep and older_than")
+            return run_cleanup(
+                self._open_engine(), plan, actor=resolve_actor(actor if actor is not None else self._actor)
+            )

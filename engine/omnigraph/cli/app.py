@@ -26,6 +26,10 @@ from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.redact import redact_text
 
 PROGRAM = "omnigraph"
+LOG_VARIABLE = "OMNIGRAPH_LOG"
+LOG_FORMAT_VARIABLE = "OMNIGRAPH_LOG_FORMAT"
+_LEVELS = ("debug", "info", "warning", "error")
+_FORMS = ("json", "text")
 PIPE_CLOSED = 141  # 128 + SIGPIPE, what a shell shows for any program whose reader has left
 _ULID_CHARS = 26
 _ARGUMENT = re.compile(r"\b(mode|on_bad_row)=\"(\w+)\"")
@@ -237,6 +241,7 @@ def _execute(
     as_json: bool = common["as_json"]
     screen = Screen(quiet=common["quiet"])
     try:
+        _begin_logging()
         answer = function(_call(command, screen, common), **given)
         if as_json:
             screen.document({"schema_version": SCHEMA_VERSION, "ok": True, "result": answer.result})
@@ -259,6 +264,22 @@ def _execute(
             hint="this is a fault of the program: repeat the command with --verbose and report what it prints",
         )
         return _fail(fault, screen, as_json=as_json)
+
+
+def _begin_logging() -> None:
+    """Records of the engine on standard error, where the environment asks for them."""
+    level = os.environ.get(LOG_VARIABLE, "").strip().lower()
+    if not level:
+        return
+    form = os.environ.get(LOG_FORMAT_VARIABLE, "json").strip().lower()
+    if level not in _LEVELS or form not in _FORMS:
+        raise Usage(
+            f"{LOG_VARIABLE} is one of {', '.join(_LEVELS)} and {LOG_FORMAT_VARIABLE} one of {', '.join(_FORMS)}",
+            hint=f"for example {LOG_VARIABLE}=info",
+        )
+    from omnigraph.core import logs
+
+    logs.to_stream(sys.stderr, level=level, as_json=form == "json")
 
 
 def _fail(error: OmnigraphError, screen: Screen, *, as_json: bool) -> int:

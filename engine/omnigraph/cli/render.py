@@ -26,7 +26,7 @@ class Screen:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
-        self.pretty = _is_terminal(sys.stdout)
+        self.pretty = is_terminal(sys.stdout)
 
     # --- results ----------------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Screen:
     def error(self, body: Mapping[str, Any]) -> None:
         """An error body as text: what happened, its details, what to do."""
         lines = [f"error[{body['code']}]: {body['error']}", *_details(body), f"hint: {body['hint']}"]
-        if not _is_terminal(sys.stderr):
+        if not is_terminal(sys.stderr):
             for line in lines:
                 self.warn(line)
             return
@@ -113,11 +113,11 @@ class Screen:
 
     @contextmanager
     def busy(self, text: str) -> Iterator[None]:
-        """A sign of life on a terminal while something takes its time."""
-        if self.quiet or not _is_terminal(sys.stderr):
-            yield
-            return
-        with self._console(sys.stderr).status(_rich_text(clean(text), "")):
+        """How far it has come, while something takes its time."""
+        from omnigraph.cli.progress import shown
+        from omnigraph.core.progress import listen
+
+        with shown(self, text) as listener, listen(listener):
             yield
 
     # --- rich -------------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def _rich_text(text: str, style: str) -> Any:
     return Text(text, style=style)
 
 
-def _is_terminal(stream: IO[str]) -> bool:
+def is_terminal(stream: IO[str]) -> bool:
     """Whether colours and boxes are wanted there. NO_COLOR takes the colours away, the boxes stay."""
     if os.environ.get("FORCE_COLOR"):
         return True

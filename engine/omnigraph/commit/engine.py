@@ -6,6 +6,7 @@ Owns lifetimes, no decisions. Everything here may be thrown away without losing 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import socket
 import threading
@@ -123,7 +124,8 @@ class Engine:
     # --- side by side -----------------------------------------------------------------------------------------------
 
     def spawn(self, call: Any, *args: Any) -> Future[Any]:
-        return self._pool.submit(call, *args)
+        """Call it beside us, as part of the operation that we are in."""
+        return self._pool.submit(contextvars.copy_context().run, call, *args)
 
     @contextlib.contextmanager
     def counted(self, meter: Meter) -> Iterator[None]:

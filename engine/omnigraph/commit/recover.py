@@ -22,7 +22,7 @@ from omnigraph.commit.pins import landed_pins
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.publish import Published, confirm, publish, publish_change
 from omnigraph.commit.witness import Seen, look, owner_gone
-from omnigraph.core import failpoints
+from omnigraph.core import failpoints, operation
 from omnigraph.core.errors import Corruption
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow, TableCounts
@@ -206,6 +206,8 @@ def _audit(engine: Engine, intent: Intent, kind: str, tables: Mapping[str, Mappi
 
 def _report(intent: Intent, decision: Decision, tables: Mapping[str, Mapping[str, int]] | None = None) -> Recovered:
     plan = intent.plan
+    if decision in (Decision.ROLL_FORWARD, Decision.ROLL_BACK, Decision.FINISH, Decision.DISCARD):
+        operation.note(operation.RECOVERIES)
     return Recovered(
         intent.op,
         decision,

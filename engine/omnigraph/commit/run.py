@@ -38,7 +38,7 @@ from omnigraph.commit.publish import NotPublished, Published, confirm, on_state,
 from omnigraph.commit.recover import COUNTS_PROPERTY, help_or_wait
 from omnigraph.commit.tickets import Turn
 from omnigraph.commit.txn import Txn, open_txn, still_newest
-from omnigraph.core import failpoints
+from omnigraph.core import failpoints, operation, progress
 from omnigraph.core.errors import (
     Conflict,
     InvalidInput,
@@ -137,6 +137,7 @@ def run(engine: Engine, request: Request, prepare: Callable[[Txn], Prepared | No
                     engine.manners.note_commit(engine.clock.monotonic() - started)
                     return ended if pressure.level is Level.NONE else _warned(ended, pressure)
                 last = ended.error or last
+                operation.note(operation.CONFLICTS)
 
 
 # --- before anything is durable -----------------------------------------------------------------------------------------
@@ -253,14 +254,19 @@ def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, tur
     handles = {action.key: txn.handle(action.key) for action in prepared.actions}
     witness.begin(op)
     try:
-        staged = _stage_and_arm(engine, plan, prepared, handles, data, turn, meter)
+        rows = sum(action.counts.inserted + action.counts.updated for action in prepared.actions)
+        with progress.phase("writing", total=rows):
+            staged = _stage_and_arm(engine, plan, prepared, handles, data, turn, meter)
         if staged is None:
             return _Retry(None)
+        operation.note(operation.ATTEMPTS)
         try:
-            pins = _predicted_pins(plan, txn, handles, staged)
-            written, results = _apply(engine, plan, txn, prepared, handles, staged, pins, turn, meter)
-            ended = _publish_or_abort(engine, plan, txn, prepared, pins, written, results, meter)
-            outcome = _conclude(engine, request, plan, prepared, ended, results, turn, meter)
+            with progress.phase("publishing", unit="tables", total=len(plan.tables)):
+                pins = _predicted_pins(plan, txn, handles, staged)
+                written, results = _apply(engine, plan, txn, prepared, handles, staged, pins, turn, meter)
+                ended = _publish_or_abort(engine, plan, txn, prepared, pins, written, results, meter)
+                outcome = _conclude(engine, request, plan, prepared, ended, results, turn, meter)
+                progress.advance(len(plan.tables))
         except BaseException as error:
             # Table commits were sent and the plan has no end that we know of. Its intent stays for whoever comes.
             turn.leave()

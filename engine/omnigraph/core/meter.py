@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -80,10 +81,26 @@ class Section:
         self.exactly = exactly
 
 
+_watched: ContextVar[list[Meter] | None] = ContextVar("omnigraph-meters", default=None)
+
+
+@contextlib.contextmanager
+def watching(made: list[Meter]) -> Iterator[None]:
+    """Every meter that is made within the block is put on the list as well."""
+    token = _watched.set(made)
+    try:
+        yield
+    finally:
+        _watched.reset(token)
+
+
 class Meter:
     """Counts of one operation. May be shared by its threads."""
 
     def __init__(self) -> None:
+        made = _watched.get()
+        if made is not None:
+            made.append(self)
         self._lock = threading.Lock()
         self._by_class = dict.fromkeys(REQUEST_CLASSES, 0)
         self._hops = 0

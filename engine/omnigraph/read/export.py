@@ -20,6 +20,7 @@ from typing import IO, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute
 
+from omnigraph.core import progress
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError, StoreRefused, StoreUnavailable
 from omnigraph.core.ids import new_uuid
 from omnigraph.read.jsontext import json_text, string_text, text_bytes
@@ -75,13 +76,15 @@ def _write(readers: Sequence[TableReader], file: Any, path: str | None) -> Expor
     as_text = isinstance(file, io.TextIOBase)
     rows: dict[str, int] = {}
     size = 0
-    for reader in readers:
-        key = reader.declared.table_key
-        rows[key] = 0
-        for count, piece in _pieces(reader):
-            rows[key] += count
-            size += len(piece)
-            file.write(str(piece, "utf-8") if as_text else piece)
+    with progress.phase("writing", total=sum(reader.pin.rows for reader in readers)):
+        for reader in readers:
+            key = reader.declared.table_key
+            rows[key] = 0
+            for count, piece in _pieces(reader):
+                rows[key] += count
+                size += len(piece)
+                file.write(str(piece, "utf-8") if as_text else piece)
+                progress.advance(count, bytes=len(piece), subject=key)
     return ExportReport(path, rows, size)
 
 

@@ -20,6 +20,8 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
+from omnigraph.core.operation import operating
+from omnigraph.core.progress import Listener
 from omnigraph.manifest.rows import STORAGE_VERSION, Pin
 from omnigraph.manifest.swap import Held
 from omnigraph.read.rows import Rows, html_table
@@ -193,17 +195,28 @@ class Snapshot:
     # --- records ----------------------------------------------------------------------------------------------------
 
     @overload
-    def export(self, dest: None = None, types: Iterable[str] | None = None) -> str: ...
+    def export(
+        self, dest: None = None, types: Iterable[str] | None = None, *, progress: Listener | None = None
+    ) -> str: ...
 
     @overload
-    def export(self, dest: Destination, types: Iterable[str] | None = None) -> ExportReport: ...
+    def export(
+        self, dest: Destination, types: Iterable[str] | None = None, *, progress: Listener | None = None
+    ) -> ExportReport: ...
 
-    def export(self, dest: Destination | None = None, types: Iterable[str] | None = None) -> str | ExportReport:
+    def export(
+        self,
+        dest: Destination | None = None,
+        types: Iterable[str] | None = None,
+        *,
+        progress: Listener | None = None,
+    ) -> str | ExportReport:
         """Records that ``load`` takes, the same bytes for the same state: as text, or into a path or an open file."""
         from omnigraph.read.export import export_text, export_to
 
-        readers = self._chosen(types)
-        return export_text(readers) if dest is None else export_to(readers, dest)
+        with operating("export", self.uri, listener=progress, clock=self._engine.clock):
+            readers = self._chosen(types)
+            return export_text(readers) if dest is None else export_to(readers, dest)
 
     # --- names ------------------------------------------------------------------------------------------------------
 

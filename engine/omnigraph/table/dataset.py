@@ -20,6 +20,7 @@ from lance import LanceDataset, LanceOperation, Transaction
 from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata, write_fragments
 
+from omnigraph.core import progress
 from omnigraph.core.meter import Meter
 from omnigraph.table.blob import stored_schema
 from omnigraph.table.errors import Fate, brief, classify, translate
@@ -40,6 +41,26 @@ V2_MANIFEST_MAX = (1 << 64) - 1
 # What Lance reads of an unknown file at first. The state of a graph of several hundred tables, and the manifest of a table
 # of a thousand small commits, then come in one request; Lance's own 64 KiB make that three, one after the other.
 REMOTE_BLOCK_BYTES = 256 * 1024
+
+
+# Rows between two words to whoever listens to the progress.
+_TOLD_ROWS = 64 * 1024
+
+
+def _watched(data: Any) -> Any:
+    """The same rows, counted as they are drawn, if somebody listens. Lance makes a reader of a table itself otherwise."""
+    if not progress.listening() or not isinstance(data, pa.Table | pa.RecordBatchReader):
+        return data
+    held = isinstance(data, pa.Table)
+    batches: Iterable[pa.RecordBatch] = data.to_batches(max_chunksize=_TOLD_ROWS) if isinstance(data, pa.Table) else data
+    count = progress.counter()
+
+    def drawn() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            count(batch.num_rows, batch.nbytes if held else 0)  # the bytes of a stream were counted where it was read
+
+    return pa.RecordBatchReader.from_batches(data.schema, drawn())
 
 
 class NotLanded(Exception):
@@ -187,7 +208,7 @@ class Tables:
     def stage_append(self, handle: LanceDataset, data: Any, meter: Meter | None = None, **limits: Any) -> Transaction:
         """Write the rows as new files that no version names yet. ``data``: an Arrow table or reader."""
         with translated("write data files"), metered(handle, meter, "data"):
-            fragments = write_fragments(data, handle, mode="append", **limits)
+            fragments = write_fragments(_watched(data), handle, mode="append", **limits)
         return Transaction(handle.version, LanceOperation.Append(fragments))
 
     def stage_overwrite(
@@ -197,7 +218,7 @@ class Tables:
         fragments: list[FragmentMetadata] = []
         if data is not None and not (isinstance(data, pa.Table) and data.num_rows == 0):
             with translated("write data files"), metered(handle, meter, "data"):
-                fragments = write_fragments(data, handle, mode="append", **limits)
+                fragments = write_fragments(_watched(data), handle, mode="append", **limits)
         return Transaction(handle.version, LanceOperation.Overwrite(handle.lance_schema, fragments))
 
     # --- committing -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.heal import find_drift, heal
 from omnigraph.commit.recover import recover_one
 from omnigraph.commit.witness import owner_gone
-from omnigraph.core import failpoints
+from omnigraph.core import failpoints, progress
 from omnigraph.core.errors import Conflict, Corruption, InvalidInput, NotFound, OmnigraphError, Refused
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
@@ -182,7 +182,8 @@ def plan_cleanup(
 ) -> CleanupPlan:
     """Say what a cleanup would delete. Writes nothing. Raises ``Refused`` where it could not be sure."""
     policy = make_policy(keep, older_than, min_age)
-    return _plan(engine, policy, tuple(branches or (MAIN,)), meter or Meter())[0]
+    with progress.phase("looking", unit="tables"):
+        return _plan(engine, policy, tuple(branches or (MAIN,)), meter or Meter())[0]
 
 
 def _plan(
@@ -191,6 +192,7 @@ def _plan(
     """``ahead_us``: how far the store's clock is ahead of ours, where that was measured; ages are by the store's."""
     seen = look(engine, policy, branches, engine.clock.now_us() + ahead_us, meter)
     lines = tuple(doom(line, policy, seen.now_us) for line in seen.lines)
+    progress.advance(len(lines))
     doomed = any(line.doomed for line in lines)
     plan = CleanupPlan(
         uri=engine.uri,
@@ -256,7 +258,8 @@ def run_cleanup(
     expired = [one for one in seen.staging if one.expired and one.id in plan.expired]
     record.planned(doomed, orphans, boundaries, [file for one in expired for file in one.files])
     failpoints.hit("cleanup.recorded")
-    tables, errors = _delete(engine, doomed, meter)
+    with progress.phase("deleting", unit="versions", total=sum(len(line.doomed) for line in doomed.values())):
+        tables, errors = _delete(engine, doomed, meter)
     gone = _delete_orphans(engine, orphans, errors, meter)
     if plan.versions or plan.expired:
         _give_up_batches(engine, run, [one.id for one in expired], errors, meter)
@@ -389,7 +392,9 @@ def _delete(
             for start in range(0, len(line.doomed), CHUNK):
                 failpoints.hit("cleanup.before_delete", table_key=line.key)
                 chunk = line.doomed[start : start + CHUNK]
-                total = total.plus(delete_versions(engine.tables, TableRef(line.location, line.ref), chunk, meter))
+                deleted = delete_versions(engine.tables, TableRef(line.location, line.ref), chunk, meter)
+                total = total.plus(deleted)
+                progress.advance(len(chunk), bytes=deleted.bytes, subject=line.key)
         except OmnigraphError as failure:
             error = failure.message
             errors.append(f"{line.key}: {failure.message}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.maintain import BUSY, GONE, LEFT, PUBLISHED, SUPERSEDED, Done, Line, Work, run_turn
+from omnigraph.core import progress
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.core.ids import new_uuid
 from omnigraph.core.meter import Meter
@@ -176,7 +177,8 @@ def _run(
         run.select(types)
         if rewrites:
             run.rewrite()
-        run.index(folds=folds)
+        with progress.phase("indexing", unit="tables", total=len(run.reports)):
+            run.index(folds=folds)
         tables += run.reports.values()
         commits += run.commits
         if rewrites:
@@ -282,8 +284,9 @@ class _Branch:
         for round_ in range(ROUNDS_MAX):
             lost: set[str] = set()
             again: list[str] = []
-            for works in self._groups(todo, inside=round_ > 0, lost=lost):
-                again += self._again(self._turns(works), lost, why)
+            with progress.phase("rewriting"):
+                for works in self._groups(todo, inside=round_ > 0, lost=lost):
+                    again += self._again(self._turns(works), lost, why)
             todo = self._left(dict.fromkeys(again))
             if not todo:
                 return
@@ -293,6 +296,7 @@ class _Branch:
     def _groups(self, keys: Sequence[str], *, inside: bool, lost: set[str]) -> Iterable[list[Work]]:
         """Works as they become ready: everything that was rewritten within a few seconds goes into one turn."""
         held = self.engine.latest(self.branch, self.meter)
+        progress.expect(sum(held.state.tables[key].rows for key in keys if key in held.state.tables))
         started = self.engine.clock.monotonic()
         group: list[Work] = []
         for key in keys:
@@ -321,11 +325,13 @@ class _Branch:
         handle = self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
         settings = indices.auto_cleanup_keys(handle)
         tasks = compaction.plan_rewrites(handle, self.limits)
+        # Rows that stay where they are count at once, the others when they have been rewritten.
+        progress.advance(pin.rows - sum(map(compaction.source_rows, tasks)), subject=pin.key)
         if not tasks and not settings:
             return None
         small = sum(compaction.source_bytes(task) for task in tasks) <= INSIDE_BYTES_MAX
         signature = compaction.index_signature(handle)
-        results = [] if inside and small else [compaction.rewrite(task, handle, self.meter) for task in tasks]
+        results = [] if inside and small else [_rewritten(task, handle, self.meter) for task in tasks]
 
         def commit(line: Line) -> None:
             if not self._strip(line, report):
@@ -333,7 +339,7 @@ class _Branch:
                 return
             if inside and small:
                 chosen = compaction.plan_rewrites(line.current, self.limits)
-                mine = [compaction.rewrite(task, line.current, self.meter) for task in chosen]
+                mine = [_rewritten(task, line.current, self.meter) for task in chosen]
                 sent = send_rewrites(self.engine, line, mine, None, self.meter)
             else:
                 sent = send_rewrites(self.engine, line, results, signature, self.meter)
@@ -367,6 +373,7 @@ class _Branch:
             catalog = self.engine.catalog(held.state.schema)
             works = []
             for key in todo:
+                progress.advance(subject=key)
                 pin = held.state.tables.get(key)
                 if pin is None or pin.fragments == 0:
                     continue
@@ -419,6 +426,12 @@ class _Branch:
             if not indices.has_values(handle, need.spec.column, self.meter):  # type: ignore[arg-type]  # a Lance handle
                 return "no vector to train on yet"
         return None
+
+
+def _rewritten(task: compaction.Task, handle: object, meter: Meter) -> compaction.Result:
+    result = compaction.rewrite(task, handle, meter)  # type: ignore[arg-type]  # a Lance handle
+    progress.advance(compaction.source_rows(task), bytes=compaction.source_bytes(task))
+    return result
 
 
 def _gain_rewrites(report: TableReport, sent: Sent) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from omnigraph.commit import pressure
 from omnigraph.commit.engine import MAIN, Engine, gather
+from omnigraph.core import metrics
 from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
@@ -223,6 +224,15 @@ def status_report(
         fragments=fragment_count(held.handle),
         boundary=min(boundary, held.version),
         backlog=0 if boundary == ALL else max(0, held.version - boundary),
+    )
+    metrics.observe(
+        {
+            "omnigraph.fragments": sum(pin.fragments for pin in pins),
+            "omnigraph.versions": max((len(files) for files in latest if files is not None), default=0)
+            if deep
+            else None,
+            "omnigraph.intents": len(pending),
+        }
     )
     return StatusReport(
         uri=engine.uri,

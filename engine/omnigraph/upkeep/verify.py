@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.txn import pinned_table
+from omnigraph.core import progress
 from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
@@ -128,7 +129,8 @@ def verify(
             problems += _row_problems(engine, held, meter, deep=deep)
         if deep:
             problems += _history_problems(engine, held, meter)
-            problems += _deep_problems(engine, held, meter)
+            with progress.phase("reading", total=sum(pin.rows for pin in held.state.tables.values())):
+                problems += _deep_problems(engine, held, meter)
     problems += _rubbish(artefacts, held_by_branch.values(), intents, notes)
     first = next(iter(held_by_branch.values()))
     pins = [pin for held in held_by_branch.values() for pin in held.state.tables.values()]
@@ -287,6 +289,7 @@ def _every_value(engine: Engine, pin: Pin, meter: Meter) -> Iterator[Problem]:
         table = pinned_table(engine, pin, meter)
         for batch in table.scan():
             rows += batch.num_rows
+            progress.advance(batch.num_rows, bytes=batch.nbytes, subject=pin.key)
         covered = {fragment for fragments in table.layout.covered.values() for fragment in fragments}
     except OmnigraphError as error:
         yield Problem(DAMAGE, "unreadable", f"{pin.key} does not read: {error.message}", pin.key)

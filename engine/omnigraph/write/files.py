@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from omnigraph.core import progress
 from omnigraph.core.errors import InvalidInput, NotFound, StoreRefused
 from omnigraph.write import violations as v
 from omnigraph.write.rows import PIECE_ROWS
@@ -54,10 +55,12 @@ def place_text(place: str | PathLike[str]) -> str:
 
 
 @contextmanager
-def open_bytes(place: str | PathLike[str], opener: Opener | None = None) -> Iterator[IO[bytes]]:
-    """The bytes of a place, unpacked if they are gzip, whatever the name says."""
+def open_bytes(
+    place: str | PathLike[str], opener: Opener | None = None, *, watched: bool = True
+) -> Iterator[IO[bytes]]:
+    """The bytes of a place, unpacked if they are gzip, whatever the name says. ``watched``: reading them is progress."""
     with ExitStack() as held:
-        stream = held.enter_context(_open(place, opener))
+        stream = held.enter_context(_open(place, opener, watched))
         buffered = (
             held.enter_context(io.BufferedReader(stream, 1 << 20)) if isinstance(stream, io.RawIOBase) else stream
         )
@@ -68,7 +71,7 @@ def open_bytes(place: str | PathLike[str], opener: Opener | None = None) -> Iter
         yield buffered
 
 
-def _open(place: str | PathLike[str], opener: Opener | None) -> Any:
+def _open(place: str | PathLike[str], opener: Opener | None, watched: bool) -> Any:
     text = fspath(place)
     if not text:
         raise InvalidInput("the source is an empty text: neither records nor a path")
@@ -80,7 +83,9 @@ def _open(place: str | PathLike[str], opener: Opener | None) -> Any:
     elif scheme:
         return (opener or store_opener())(text)
     try:
-        return Path(text).open("rb")
+        # A pipe has no size and cannot be asked where it is.
+        watched = watched and progress.listening() and Path(text).is_file()
+        return _Watched(text) if watched else Path(text).open("rb")
     except FileNotFoundError as error:
         raise NotFound(f"no such file: {text[:200]}", path=text) from error
     except IsADirectoryError as error:
@@ -89,6 +94,37 @@ def _open(place: str | PathLike[str], opener: Opener | None) -> Any:
         raise StoreRefused(f"not allowed to read {text[:200]}") from error
     except OSError as error:
         raise InvalidInput(f"cannot read {text[:200]}: {error.strerror or type(error).__name__}") from error
+
+
+def _told(batches: Iterator[pa.RecordBatch], file: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    """Batches of a Parquet file. It is read here and there, so each row counts for its share of the bytes."""
+    if not progress.listening():
+        yield from batches
+        return
+    rows, size = max(1, file.metadata.num_rows), stream.seek(0, io.SEEK_END)
+    progress.expect(bytes=size)
+    for batch in batches:
+        yield batch
+        progress.advance(0, bytes=size * batch.num_rows // rows)
+
+
+class _Watched(io.FileIO):
+    """A local file whose bytes count as progress as they are read for the first time."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "rb")
+        self._reached = 0
+        self._count = progress.counter()
+        progress.expect(bytes=self.seek(0, io.SEEK_END))
+        self.seek(0)
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        n = super().readinto(buffer)
+        reached = self.tell()
+        if reached > self._reached:
+            self._count(0, reached - self._reached)
+            self._reached = reached
+        return n
 
 
 def expand(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
@@ -124,13 +160,14 @@ def open_table(place: str, opener: Opener | None = None) -> Iterator[tuple[list[
     found = _format(place)
     if found not in TABLE_SUFFIXES:
         raise InvalidInput(f"not a table this can read (.parquet, .csv, .csv.gz): {place[:200]}")
-    with open_bytes(place, opener) as stream:
+    is_parquet = found == ".parquet"
+    with open_bytes(place, opener, watched=not is_parquet) as stream:
         try:
-            if found == ".parquet":
+            if is_parquet:
                 import pyarrow.parquet as pq
 
                 file: Any = pq.ParquetFile(stream)
-                yield list(file.schema_arrow.names), file.iter_batches(batch_size=PIECE_ROWS)
+                yield list(file.schema_arrow.names), _told(file.iter_batches(batch_size=PIECE_ROWS), file, stream)
             else:
                 yield _csv(place, stream)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

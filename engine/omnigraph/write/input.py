@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.core import progress
 from omnigraph.core.clock import Clock
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.schema.arrow import table_schema
@@ -103,6 +104,7 @@ class _Collector:
         self.open(declared)
         self._pieces[declared.table_key][1].append(piece)
         self.count += piece.batch.num_rows
+        progress.advance(piece.batch.num_rows, subject=declared.table_key)
         if self._mode != "append":
             # Before the memory is gone, not after.
             self._limits.check(f"{self._mode}_rows", self.count)

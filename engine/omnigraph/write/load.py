@@ -17,6 +17,7 @@ from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.run import Outcome, Prepared, Request, run
 from omnigraph.commit.txn import Txn, read_current
+from omnigraph.core import progress
 from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog
@@ -120,7 +121,9 @@ class _Load:
     def prepare(self, txn: Txn) -> Prepared | None:
         """Judge the input against the pins of one transaction and say what it comes to."""
         txn.open_ahead(self.input.tables, self._endpoints())
-        changes, verdict = self._judge(txn)
+        with progress.phase("checking", total=self.input.rows):
+            changes, verdict = self._judge(txn)
+            progress.advance(self.input.rows)
         by_key = {change.table_key: change for change in changes}
         actions = lower(txn, by_key, self.staged)
         acted = {action.key for action in actions}
@@ -247,7 +250,9 @@ def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
     held = read_current(engine, options.branch, meter=meter)
     txn = Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter)
     changes = with_committed_ids(work.input, options, txn)
-    verdict = validate(changes, work.catalog, txn, limits=engine.limits, malformed=work.input.malformed)
+    with progress.phase("checking", total=work.input.rows):
+        verdict = validate(changes, work.catalog, txn, limits=engine.limits, malformed=work.input.malformed)
+        progress.advance(work.input.rows)
     return CheckReport(
         verdict.ok,
         work.input.records,
@@ -275,13 +280,14 @@ def replay(engine: Engine, options: LoadOptions, meter: Meter) -> Receipt | None
 def _read(engine: Engine, source: Any, options: LoadOptions) -> _Load:
     held = engine.known(options.branch) or engine.latest(options.branch)
     catalog = engine.catalog(held.state.schema)
-    given = read_source(
-        source,
-        catalog,
-        engine.limits,
-        mode=options.checked_mode,
-        clock=engine.clock,
-        keep_rejected=options.on_bad_row == "quarantine",
-        opener=store_opener(engine.store.lance_options),
-    )
+    with progress.phase("reading"):
+        given = read_source(
+            source,
+            catalog,
+            engine.limits,
+            mode=options.checked_mode,
+            clock=engine.clock,
+            keep_rejected=options.on_bad_row == "quarantine",
+            opener=store_opener(engine.store.lance_options),
+        )
     return _Load(engine, options, catalog, given)

@@ -18,6 +18,7 @@ from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.plan import Counts
 from omnigraph.commit.run import Action, Prepared, Request, run
 from omnigraph.commit.txn import Txn
+from omnigraph.core import progress
 from omnigraph.core.errors import InvalidInput, ReadSetChanged
 from omnigraph.core.meter import Meter
 from omnigraph.table import staged as fragments_
@@ -66,8 +67,10 @@ class PartLoad:
 
     def run(self) -> Receipt:
         meter = Meter()
-        self._verify_files(meter)
-        self._pack()
+        with progress.phase("looking at files", unit="tables", total=len(self.given.shares)):
+            self._verify_files(meter)
+        with progress.phase("packing", unit="parts"):
+            self._pack()
         request = Request(
             kind="load",
             branch=self.options.branch,
@@ -137,6 +140,10 @@ class PartLoad:
     # --- one plan ------------------------------------------------------------------------------------------------------
 
     def _prepare(self, txn: Txn) -> Prepared | None:
+        with progress.phase("checking", unit="tables", total=len(self.given.keys)):
+            return self._checked(txn)
+
+    def _checked(self, txn: Txn) -> Prepared | None:
         self._check_base(txn)
         self.drop_written()
         if self.options.mode == "merge":

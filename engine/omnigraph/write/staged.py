@@ -23,6 +23,8 @@ from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError, ReadSetChanged
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
+from omnigraph.core.operation import operating
+from omnigraph.core.progress import Listener, phase
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import State
 from omnigraph.schema import table_schema
@@ -200,6 +202,7 @@ class StagingTxn:
         expect_head: str | None = None,
         deadline_s: float = 60,
         rows_per_file: int | None = None,
+        progress: Listener | None = None,
     ) -> Receipt:
         """Commit a batch that was staged in parts. ``types``: what it names, with rows or without. ``workers`` do what
         touches every row. Where it fails with ``sent`` still false, an abort takes everything back."""
@@ -231,7 +234,8 @@ class StagingTxn:
         given = PartInput(parts, keys, task.catalog, set_aside=on_bad_row == "quarantine")
         load = PartLoad(self._engine, options, given, task, self._record.schema_hash, workers or Threads(), self.add)
         try:
-            done = load.run()
+            with operating("load", self._engine.uri, writes=True, listener=progress, clock=self._engine.clock):
+                done = load.run()
         except BaseException:
             self.sent = load.sent
             load.drop_written()
@@ -269,6 +273,7 @@ class StagingTxn:
         on_bad_row: str = "fail",
         expect_head: str | None = None,
         deadline_s: float = 60,
+        progress: Listener | None = None,
     ) -> Receipt:
         """Commit staged fragments: verified to exist, checked on a fresh base, published like any load."""
         options = LoadOptions(
@@ -289,7 +294,8 @@ class StagingTxn:
         given = _by_key(self, staged if staged is not None else _grouped(self.staged))
         for one in (one for listed in given.values() for one in listed):
             self._check_mine(one)
-        return _StagedLoad(self._engine, options, given, checks).run(self._record)
+        with operating("load", self._engine.uri, writes=True, listener=progress, clock=self._engine.clock):
+            return _StagedLoad(self._engine, options, given, checks).run(self._record)
 
 
 def begin(engine: Engine, *, branch: str, actor: str | None, resume: str | None) -> StagingTxn:
@@ -363,7 +369,8 @@ class _StagedLoad:
 
     def run(self, record: Record) -> Receipt:
         meter = Meter()
-        self._verify_files(record, meter)
+        with phase("looking at files", unit="tables", total=len(self.given)):
+            self._verify_files(record, meter)
         request = Request(
             kind="load",
             branch=self.options.branch,
@@ -406,7 +413,8 @@ class _StagedLoad:
         if self.checks is not None and self._trusted(txn.state):
             reads = frozenset(self.checks.reads)
         else:
-            verdict = _judge(txn, self.given)
+            with phase("checking", unit="tables", total=len(self.given)):
+                verdict = _judge(txn, self.given)
             verdict.raise_if_bad()
             reads = verdict.reads
         actions = tuple(

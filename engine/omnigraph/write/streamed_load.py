@@ -16,6 +16,7 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.plan import Counts
 from omnigraph.commit.run import Action, Prepared, Request, run
 from omnigraph.commit.txn import Txn
+from omnigraph.core import progress
 from omnigraph.core.errors import Conflict
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog, EdgeType, table_schema
@@ -94,7 +95,8 @@ class _StreamedLoad:
     def prepare(self, txn: Txn) -> Prepared | None:
         if self.staged is None:
             self.mark = txn.state.head.mark
-            verdict = self._stage(txn)
+            with progress.phase("loading"):
+                verdict = self._stage(txn)
         elif txn.state.head.mark != self.mark:
             # What an undone version of ours named may be gone with it, and the source can be read only once.
             raise Conflict(
@@ -127,7 +129,7 @@ class _StreamedLoad:
         return self.stream.finish()
 
     def _write(self, txn: Txn, key: str, schema: pa.Schema) -> list[Any]:
-        batches = self.stream.batches(key)
+        batches = progress.carried(self.stream.batches(key))
         first = next(batches, None)
         if first is None:
             return []

@@ -1,0 +1,123 @@
+"""One logical operation, from the façade's door to its end: what it took, and telling those who count and those who read logs.
+
+Owns what belongs to an operation as a whole: its name, how long it took, the requests of every meter made under it, what
+was noted on the way (attempts, conflicts, recoveries), and how it ended. It is told once, at the end, to ``metrics`` and to
+the log. An operation inside another is part of it. Nothing here sends a request or changes what the operation does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from omnigraph.core import metrics, progress
+from omnigraph.core.clock import SYSTEM_CLOCK, Clock
+from omnigraph.core.errors import OmnigraphError
+from omnigraph.core.meter import Meter, StorageCost, watching
+from omnigraph.core.redact import redact_text
+
+# Notes that anybody below may take.
+ATTEMPTS: Final = "publish_attempts"
+CONFLICTS: Final = "conflicts"
+RECOVERIES: Final = "recoveries"
+
+_log = logging.getLogger("omnigraph.operation")
+
+
+@dataclass
+class Operation:
+    """One operation under way. ``facts`` are for the log: plain values, never data of the graph."""
+
+    name: str
+    uri: str
+    writes: bool
+    started_s: float
+    meters: list[Meter] = field(default_factory=list)
+    notes: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def cost(self) -> StorageCost | None:
+        """What all meters of the operation counted; None where there was none: then nothing was counted."""
+        total: StorageCost | None = None
+        for meter in self.meters:
+            total = meter.snapshot() if total is None else total + meter.snapshot()
+        return total
+
+
+_current: ContextVar[Operation | None] = ContextVar("omnigraph-operation", default=None)
+
+
+def note(name: str, n: int = 1) -> None:
+    """``n`` more of something that happened to the present operation."""
+    current = _current.get()
+    if current is not None:
+        current.notes[name] = current.notes.get(name, 0) + n
+
+
+@contextlib.contextmanager
+def operating(
+    name: str,
+    uri: str,
+    *,
+    writes: bool = False,
+    listener: progress.Listener | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Iterator[Operation]:
+    """Everything within the block is one operation."""
+    outer = _current.get()
+    if outer is not None:
+        with progress.listen(listener, clock=clock):
+            yield outer
+        return
+    operation = Operation(name, uri, writes, clock.monotonic())
+    token = _current.set(operation)
+    outcome = "error"
+    try:
+        with progress.listen(listener, clock=clock), progress.named(name), watching(operation.meters):
+            yield operation
+        outcome = "ok"
+    except OmnigraphError as error:
+        outcome = error.code
+        raise
+    except (KeyboardInterrupt, GeneratorExit):
+        outcome = "interrupted"
+        raise
+    finally:
+        _current.reset(token)
+        _tell(operation, outcome, clock.monotonic() - operation.started_s)
+
+
+def _tell(operation: Operation, outcome: str, took_s: float) -> None:
+    cost = operation.cost()
+    metrics.record(operation.name, outcome, took_s, cost, operation.notes)
+    level = logging.WARNING if outcome != "ok" else logging.INFO if operation.writes else logging.DEBUG
+    if not _log.isEnabledFor(level):
+        return
+    facts: dict[str, Any] = {
+        "operation": operation.name,
+        "graph": redact_text(operation.uri),
+        "outcome": outcome,
+        "duration_s": round(took_s, 6),
+        **_cost_facts(cost),
+        **operation.notes,
+        **operation.facts,
+    }
+    _log.log(level, "%s %s in %.3f s", operation.name, outcome, took_s, extra={"omnigraph": facts})
+
+
+def _cost_facts(cost: StorageCost | None) -> Mapping[str, Any]:
+    if cost is None:
+        return {}
+    found = cost.to_dict()
+    return {
+        "storage.ops": found["requests"],
+        "storage.stages": found["hops"],
+        "storage.by_class": found["by_class"],
+        "storage.bytes_read": found["bytes_read"],
+        "storage.bytes_written": found["bytes_written"],
+        "storage.exact": found["exact"],
+    }
