@@ -38,10 +38,10 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "listen": ("omnigraph.core.progress", "listen"),
     "logs": ("omnigraph.core.logs", None),
     "open": ("omnigraph.graph", "open"),
+    "parse_schema": ("omnigraph.schema", "parse_schema"),
 }
 
 __all__ = ["STORAGE_VERSION", "__version__", *sorted(_PUBLIC)]
-    "parse_schema": ("omnigraph.schema", "parse_schema"),
 
 
 def __getattr__(name: str) -> Any:

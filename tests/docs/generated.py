@@ -18,6 +18,7 @@ from typing import Any
 
 import omnigraph
 from omnigraph.core.limits import Limits
+from omnigraph.core.metrics import INSTRUMENTS
 from omnigraph.graph import Graph
 from tests.docs.pages import DOCS
 
@@ -39,6 +40,14 @@ _PLACES = ("omnigraph.read", "omnigraph.write", "omnigraph.upkeep", "omnigraph.b
 def limits() -> str:
     lines = ["| name | default | of what |", "|---|---|---|"]
     lines += [f"| `{one.name}` | {one.default:,} | {one.metadata['what']} |" for one in dataclasses.fields(Limits)]
+    return "\n".join(lines)
+
+
+def metrics() -> str:
+    lines = ["| name | kind | unit | attributes | of what |", "|---|---|---|---|---|"]
+    for one in INSTRUMENTS:
+        attributes = ", ".join(f"`{name}`" for name in one.attributes) or "–"
+        lines.append(f"| `{one.name}` | {one.kind} | `{one.unit}` | {attributes} | {one.meaning} |")
     return "\n".join(lines)
 
 
@@ -189,6 +198,7 @@ def _cell(text: str) -> str:
 
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "limits": (DOCS / "reference" / "limits.md", limits),
+    "metrics": (DOCS / "reference" / "metrics.md", metrics),
     "python": (DOCS / "reference" / "python.md", python_interface),
 }
 

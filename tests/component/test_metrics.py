@@ -1,0 +1,196 @@
+"""Figures and log records of an operation: they are the receipt's, and the receipt's are those on the wire."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from bench import costs
+from omnigraph.core import metrics
+from omnigraph.testing.emulator import S3Emulator, environment
+from omnigraph.testing.faults import FaultProxy
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { }\n"
+
+_serial = itertools.count(1)
+
+
+class Recorder:
+    """Stands in for an SDK: every measurement, as (instrument, value, attributes)."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, float, dict[str, Any]]] = []
+
+    def make(self, name: str, unit: str = "", description: str = "") -> Any:
+        assert unit and description
+        seen = self.seen
+
+        class Instrument:
+            def record(self, value: float, attributes: dict[str, Any] | None = None) -> None:
+                seen.append((name, value, dict(attributes or {})))
+
+            add = set = record
+
+        return Instrument()
+
+    create_histogram = create_counter = create_gauge = make
+
+    def of(self, name: str, **about: Any) -> list[float]:
+        return [value for seen, value, more in self.seen if seen == name and about.items() <= more.items()]
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
+    found = Recorder()
+    monkeypatch.setattr("opentelemetry.metrics.get_meter", lambda *_: found)
+    metrics._instruments.cache_clear()
+    yield found
+    metrics._instruments.cache_clear()
+
+
+@pytest.fixture
+def proxy(s3_emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
+    with FaultProxy(s3_emulator.endpoint) as proxy:
+        for name, value in environment(proxy.endpoint).items():
+            monkeypatch.setenv(name, value)
+        yield proxy
+
+
+def test_the_figure_of_a_write_is_the_receipt_s_and_that_on_the_wire(
+    s3_emulator: S3Emulator, proxy: FaultProxy, recorder: Recorder
+) -> None:
+    bucket = f"metrics-{os.getpid()}-{next(_serial)}"
+    s3_emulator.create_bucket(bucket)
+    with og.init(f"s3://{bucket}/graph", SCHEMA) as graph:
+        graph.load([{"type": "Person", "data": {"name": "a"}}], mode="append")
+        for n in range(3):
+            recorder.seen.clear()
+            record = [{"type": "Person", "data": {"name": f"b{n}"}}]
+            cost = costs.measured(proxy, lambda: graph.load(record, mode="append").storage)  # noqa: B023
+            assert cost.receipt is not None
+            assert recorder.of("storage.ops", operation="load", outcome="ok", exact=True) == [cost.by_class["total"]]
+            assert recorder.of("storage.stages", operation="load") == [cost.receipt.hops]
+            by_class = {more["class"]: n for name, n, more in recorder.seen if name == "storage.requests"}
+            assert by_class == cost.receipt.by_class
+            assert sum(by_class.values()) == cost.receipt.requests
+            assert recorder.of("storage.bytes_written") == [cost.receipt.bytes_written]
+            assert recorder.of("omnigraph.publish.attempts") == [1]
+            assert recorder.of("omnigraph.conflicts") == []
+
+
+def test_a_refused_write_is_counted_under_its_code(tmp_path: Path, recorder: Recorder) -> None:
+    with og.init(tmp_path / "g.omni", SCHEMA) as graph, pytest.raises(og.errors.DataInvalid):
+        graph.load([{"type": "Person", "data": {}}], mode="append")
+    assert len(recorder.of("omnigraph.operation.duration", operation="load", outcome="data-invalid")) == 1
+
+
+def test_a_status_sets_the_levels(tmp_path: Path, recorder: Recorder) -> None:
+    with og.init(tmp_path / "g.omni", SCHEMA) as graph:
+        for n in range(3):
+            graph.load([{"type": "Person", "data": {"name": f"b{n}"}}], mode="append")
+        graph.status(deep=True)
+    assert recorder.of("omnigraph.fragments") == [3]
+    assert recorder.of("omnigraph.versions") == [4]
+    assert recorder.of("omnigraph.intents") == [0]
+
+
+def test_no_attribute_grows_with_the_data(tmp_path: Path, recorder: Recorder) -> None:
+    with og.init(tmp_path / "g.omni", SCHEMA) as graph:
+        graph.load([{"type": "Person", "data": {"name": "b"}}], mode="append")
+        graph.snapshot().export(tmp_path / "out.jsonl")
+    known = {one.name: set(one.attributes) for one in metrics.INSTRUMENTS}
+    assert all(set(more) == known[name] for name, _, more in recorder.seen)
+    assert {more["operation"] for _, _, more in recorder.seen} == {"init", "load", "snapshot", "export"}
+
+
+def test_without_opentelemetry_nothing_is_missed(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['opentelemetry'] = None\n"
+        f"import omnigraph as og; g = og.init({str(tmp_path / 'g.omni')!r}, {SCHEMA!r})\n"
+        "print(g.load([{'type': 'Person', 'data': {'name': 'a'}}], mode='append').tables['node:Person'].inserted)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "1\n"
+
+
+# --- logs ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    handler = og.logs.to_stream(stream, level="debug")
+    yield stream
+    logging.getLogger("omnigraph").removeHandler(handler)
+    logging.getLogger("omnigraph").setLevel(logging.NOTSET)
+
+
+def records(lines: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines.getvalue().splitlines()]
+
+
+def test_an_operation_is_one_record_with_what_the_receipt_says(tmp_path: Path, lines: io.StringIO) -> None:
+    with og.init(tmp_path / "g.omni", SCHEMA) as graph:
+        receipt = graph.load([{"type": "Person", "data": {"name": "b"}}], mode="append")
+        graph.cleanup(keep=1, min_age="0s", confirm=True)
+    init, load, cleanup = records(lines)
+    assert [one["operation"] for one in (init, load, cleanup)] == ["init", "load", "cleanup"]
+    assert (load["level"], load["outcome"], load["commit_id"]) == ("info", "ok", receipt.commit_id)
+    assert (load["storage.ops"], load["storage.stages"]) == (receipt.storage.requests, receipt.storage.hops)
+    assert load["graph"].endswith("g.omni") and load["publish_attempts"] == 1
+
+
+def test_reads_are_told_at_debug_and_failures_as_warnings(tmp_path: Path, lines: io.StringIO) -> None:
+    with og.init(tmp_path / "g.omni", SCHEMA) as graph:
+        graph.snapshot()
+        with pytest.raises(og.errors.NotFound):
+            graph.snapshot("nowhere")
+    found = [(one["operation"], one["level"], one["outcome"]) for one in records(lines)]
+    assert found == [("init", "info", "ok"), ("snapshot", "debug", "ok"), ("snapshot", "warning", "not-found")]
+
+
+def test_no_value_of_a_record_is_logged(tmp_path: Path, lines: io.StringIO) -> None:
+    with og.init(tmp_path / "g.omni", SCHEMA) as graph:
+        graph.load([{"type": "Person", "data": {"name": "a-private-name"}}], mode="append")
+        with pytest.raises(og.errors.DataInvalid):
+            graph.load([{"type": "Person", "data": {"name": "x", "age": "a-private-value"}}], mode="append")
+    assert "a-private" not in lines.getvalue()
+
+
+def test_the_command_line_logs_where_the_environment_asks(tmp_path: Path) -> None:
+    og.init(tmp_path / "g.omni", SCHEMA).close()
+    command = [
+        sys.executable,
+        "-m",
+        "omnigraph.cli",
+        "load",
+        str(tmp_path / "g.omni"),
+        "--data",
+        "-",
+        "--mode",
+        "merge",
+    ]
+    done = subprocess.run(
+        [*command, "--quiet", "--json"],
+        input='{"type":"Person","data":{"name":"a"}}',
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMNIGRAPH_LOG": "info"},
+    )
+    [record] = [json.loads(line) for line in done.stderr.splitlines()]
+    assert (record["operation"], record["commit_id"]) == ("load", json.loads(done.stdout)["result"]["commit_id"])
+    wrong = subprocess.run(
+        [*command], capture_output=True, text=True, check=False, env={**os.environ, "OMNIGRAPH_LOG": "loud"}
+    )
+    assert wrong.returncode == 2 and "OMNIGRAPH_LOG is one of debug, info, warning, error" in wrong.stderr
