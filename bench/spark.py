@@ -186,8 +186,8 @@ def speed(folder: Path, rounds: int) -> dict[str, Any]:
         people = graph.snapshot().count("Person")
         low, high = f"person-{people // 2:07d}", f"person-{people // 2 + people // 1000:07d}"
         for _ in range(max(3, rounds)):
-            nodes = read(spark, graph.snapshot(), "Person", ["id", "age"])
-            watch.run("read.few", nodes.where(f"id >= '{low}' and id < '{high}'").collect)
+            nodes = read(spark, graph.snapshot(), "Person", ["id", "age"], [("id", ">=", low), ("id", "<", high)])
+            watch.run("read.few", nodes.collect)
             edges = read(spark, graph.snapshot(), "Knows", ["weight"])
             watch.run("read.full", edges.selectExpr("sum(weight)").collect)
             plain_nodes = spark.read.parquet(str(folder / "plain" / "nodes"))

@@ -18,8 +18,6 @@ from omnigraph_pipelines.spark.java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-
 # Can be set on any session, Connect included.
 RUNTIME: Final[Mapping[str, str]] = {
     # Moments are stored in UTC; a session in another zone would show, and parse, other ones.
@@ -27,8 +25,6 @@ RUNTIME: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Lance buffers pages itself: larger batches only cost memory.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    # Off by default; the data source's filters then stay in Spark.
-    PUSHDOWN: "true",
 }
 _LOCAL: Final[Mapping[str, str]] = {
     # Both, or results above 1 MiB are lost between tasks and driver.
@@ -127,7 +123,7 @@ def _check_running(session: SparkSession, master: str | None, wanted: Mapping[st
             f"a Spark session is running already and {'; '.join(differing)}",
             hint="stop it first with spark.stop(), or leave these settings out",
         )
-    _set(session, {PUSHDOWN: "true", **{name: value for name, value in wanted.items() if _modifiable(session, name)}})
+    _set(session, {name: value for name, value in wanted.items() if _modifiable(session, name)})
 
 
 def _modifiable(session: Any, name: str) -> bool:

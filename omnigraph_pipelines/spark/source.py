@@ -6,30 +6,19 @@ commit travels inside the partitions: what a reader remembers while it plans is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import datetime as dt
+import json
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 import omnigraph as og
-from omnigraph_pipelines.spark.session import PUSHDOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,24 +28,38 @@ _PARTITION_ROWS: Final = 1 << 20
 _BATCH_ROWS: Final = 1 << 16
 
 
-def read(spark: SparkSession, snapshot: og.Snapshot, type: str, columns: Sequence[str] | None = None) -> DataFrame:
-    """A type of a snapshot as a DataFrame. Only ``columns`` are read where they are named: Spark does not tell a source
-    which ones a query uses."""
+def read(
+    spark: SparkSession,
+    snapshot: og.Snapshot,
+    type: str,
+    columns: Sequence[str] | None = None,
+    filters: Sequence[Sequence[Any]] = (),
+) -> DataFrame:
+    """A type of a snapshot as a DataFrame. Only ``columns`` are read where they are named, and only rows that pass all of
+    ``filters``, which the tables answer, with indices where there are some: ``("age", ">", 30)``, ``("name", "in", [...])``,
+    ``("age", "is null")``."""
     register(spark)
+    schema = snapshot.schema(type)
+    as_expression(filters, schema)  # what is wrong with them is said here, and not by a task
     frame = spark.read.format(NAME).option("uri", snapshot.uri).option("type", type)
     frame = frame.option("branch", snapshot.branch).option("commit", snapshot.commit_id)
-    return frame.schema(spark_schema(snapshot.schema(type), columns)).load()
+    if filters:
+        frame = frame.option("filters", json.dumps([list(one) for one in filters], default=_as_text))
+    return frame.schema(spark_schema(schema, columns)).load()
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("omnigraph")`` known to a session, with filters handed down to it."""
-    spark.conf.set(PUSHDOWN, "true")
+    """Make ``format("omnigraph")`` known to a session."""
     spark.dataSource.register(OmnigraphSource)
 
 
 class OmnigraphSource(DataSource):
-    """Options: ``uri``, ``type``; ``commit`` (the newest when the query is planned, if left out); ``branch``; ``pushdown``:
-    false where the session does not hand filters down."""
+    """Options: ``uri``, ``type``; ``commit`` (the newest when the query is planned, if left out); ``branch``; ``filters``:
+    a JSON list of ``[column, operator, value]``.
+
+    Filters that Spark offers while it plans are not taken. Spark keeps what a reader took with the DataFrame and not with
+    the query, so that a second query over the same DataFrame, or its other side of a join, would see the rows of the first.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -67,14 +70,11 @@ class OmnigraphSource(DataSource):
         return spark_schema(_snapshot(options["uri"], options["branch"], options["commit"]).schema(options["type"]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = _options(self.options)
-        if str(self.options.get("pushdown", "true")).lower() == "false":
-            return _Reader(options, schema)
-        return _FilteringReader(options, schema)
+        return _Reader(_options(self.options), schema)
 
 
 def _options(given: Mapping[str, str]) -> dict[str, str]:
-    found = {name: given.get(name) or "" for name in ("uri", "type", "commit", "branch")}
+    found = {name: given.get(name) or "" for name in ("uri", "type", "commit", "branch", "filters")}
     for name in ("uri", "type"):
         if not found[name]:
             raise og.errors.InvalidInput(f"the data source {NAME} needs the option {name!r}")
@@ -110,7 +110,6 @@ class _Reader(DataSourceReader):
         self._options = dict(options)
         self._schema = schema
         self._columns = list(schema.fieldNames())
-        self._where: list[pc.Expression] = []
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -124,9 +123,7 @@ class _Reader(DataSourceReader):
         snapshot = _snapshot(options["uri"], options["branch"], partition.commit)
         columns = self._columns or ["id"]
         wanted = _exactly(self._schema)
-        where = None
-        for one in self._where:
-            where = one if where is None else where & one
+        where = as_expression(_parsed(options["filters"]), snapshot.schema(options["type"]))
         found = snapshot.to_batches(
             options["type"], columns, where, batch_size=_BATCH_ROWS, fragments=list(partition.numbers)
         )
@@ -134,19 +131,6 @@ class _Reader(DataSourceReader):
             # To the letter: Spark compares names of list elements and what may be null.
             found_columns = [as_spark(batch.column(field.name), field.type) for field in wanted]
             yield pa.RecordBatch.from_arrays(found_columns, schema=wanted)
-
-
-class _FilteringReader(_Reader):
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes what the tables can answer; hands the rest back."""
-        options = self._options
-        schema = _snapshot(options["uri"], options["branch"], options["commit"]).schema(options["type"])
-        for one in filters:
-            expression = as_expression(one, schema)
-            if expression is None:
-                yield one
-            else:
-                self._where.append(expression)
 
 
 def _gathered(fragments: Sequence[Any]) -> Iterator[tuple[int, ...]]:
@@ -204,38 +188,85 @@ def as_spark(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
 
 # --- filters ------------------------------------------------------------------------------------------------------------
 
-_COMPARISONS: Final[Mapping[type, Any]] = {
-    EqualTo: lambda field, value: field == value,
-    GreaterThan: lambda field, value: field > value,
-    GreaterThanOrEqual: lambda field, value: field >= value,
-    LessThan: lambda field, value: field < value,
-    LessThanOrEqual: lambda field, value: field <= value,
+_COMPARISONS: Final[Mapping[str, Any]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
+_TESTS: Final[Mapping[str, Any]] = {"is null": pc.is_null, "is not null": pc.is_valid}
+_FORM: Final = 'a filter is ("column", "operator", value), with one of = != < <= > >= in, or ("column", "is null")'
 
 
-def as_expression(given: Filter, schema: pa.Schema) -> pc.Expression | None:
-    """A filter as the tables understand it; None for one that stays with Spark."""
-    attribute: tuple[str, ...] = getattr(given, "attribute", ())
-    if len(attribute) != 1 or attribute[0] not in schema.names:
-        return None
-    kind = schema.field(attribute[0]).type
-    if pa.types.is_nested(kind) or pa.types.is_large_binary(kind) or pa.types.is_uint64(kind):
-        return None
-    column: Any = pc.field(attribute[0])
-    made: Any = None
-    if isinstance(given, IsNull):
-        made = pc.is_null(column)
-    elif isinstance(given, IsNotNull):
-        made = pc.is_valid(column)
-    if made is not None:
-        return cast("pc.Expression", made)
+def as_expression(filters: Sequence[Sequence[Any]], schema: pa.Schema) -> pc.Expression | None:
+    """All of the filters as one predicate; None where there is none. A comparison with null is not true."""
+    found: Any = None
+    for one in filters:
+        made = _one_expression(one, schema)
+        found = made if found is None else found & made
+    return cast("pc.Expression | None", found)
+
+
+def _one_expression(given: Sequence[Any], schema: pa.Schema) -> Any:
+    if isinstance(given, str) or len(given) not in (2, 3) or not all(isinstance(part, str) for part in given[:2]):
+        raise og.errors.InvalidInput(f"not a filter: {str(given)[:100]}", hint=_FORM)
+    name, sign = given[0], given[1].lower()
+    if name not in schema.names:
+        raise og.errors.InvalidInput(
+            f"no column {name[:80]!r} to filter by; there are {', '.join(schema.names)[:200]}", column=name[:80]
+        )
+    kind = schema.field(name).type
+    column: Any = pc.field(name)
+    if len(given) == 2 and sign in _TESTS:
+        return _TESTS[sign](column)
+    if len(given) != 3 or (sign != "in" and sign not in _COMPARISONS):
+        raise og.errors.InvalidInput(f"not a filter: {str(given)[:100]}", hint=_FORM)
+    if pa.types.is_nested(kind) or pa.types.is_large_binary(kind):
+        raise og.errors.InvalidInput(f"column {name!r} ({kind}) can be tested for null only", column=name)
     try:
-        if isinstance(given, In):
-            return cast("pc.Expression", column.isin(pa.array(list(given.value), kind)))
-        compare = _COMPARISONS.get(type(given))
-        value: Any = getattr(given, "value", None)
-        if compare is None or value is None:
-            return None
-        return cast("pc.Expression", compare(column, pa.scalar(value, kind)))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return None
+        if sign != "in":
+            return _COMPARISONS[sign](column, _scalar(given[2], kind))
+        values = [_scalar(value, kind).as_py() for value in given[2]]
+        return column.isin(pa.array(values, kind))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        said = str(error).splitlines()[0][:200] if str(error) else "no value"
+        raise og.errors.InvalidInput(f"filter on {name!r} ({kind}): {said}", column=name) from None
+
+
+def _scalar(value: Any, kind: pa.DataType) -> Any:
+    """Numbers and texts by kind; days and instants also as text, as they arrive through options."""
+    if value is None or (isinstance(value, bool) != pa.types.is_boolean(kind)):
+        raise TypeError(f"{value!r} is not a value of this column")
+    if isinstance(value, str) and pa.types.is_temporal(kind):
+        return pa.scalar(_moment(value, kind), kind)
+    return pa.scalar(value, kind)
+
+
+def _moment(text: str, kind: pa.DataType) -> dt.date | dt.datetime:
+    if pa.types.is_date(kind):
+        return dt.date.fromisoformat(text)
+    found = dt.datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, dt.datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=dt.UTC)).isoformat()
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    raise og.errors.InvalidInput(f"no value for a filter: {type(value).__name__}", hint=_FORM)
+
+
+def _parsed(text: str) -> list[Any]:
+    if not text:
+        return []
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise og.errors.InvalidInput(f"the option 'filters' is not JSON: {error}", hint=_FORM) from None
+    if not isinstance(found, list):
+        raise og.errors.InvalidInput("the option 'filters' is not a list", hint=_FORM)
+    return found
