@@ -56,7 +56,7 @@ def as_outcome(
     transient = is_transient(error)
     _mark(context, error, permanent=not transient)
     if transient and context.retry_number < RETRIES_MAX:
-        delay = backoff(context.retry_number, context.run_id, first_delay_s=first_delay_s)
+        delay = backoff(context.retry_number, context.run.run_id, first_delay_s=first_delay_s)
         context.log.warning(f"{error.code}: {error.message}; next try in {delay:.1f} s. Hint: {error.hint}")
         return dg.RetryRequested(max_retries=RETRIES_MAX, seconds_to_wait=delay)
     return dg.Failure(
@@ -115,5 +115,5 @@ def _cell(value: Any) -> str | int | float | bool:
 
 def _mark(context: Any, error: og.errors.OmnigraphError, *, permanent: bool) -> None:
     context.instance.add_run_tags(
-        context.run_id, {ERROR_TAG: error.code, PERMANENT_TAG: "true" if permanent else "false"}
+        context.run.run_id, {ERROR_TAG: error.code, PERMANENT_TAG: "true" if permanent else "false"}
     )
