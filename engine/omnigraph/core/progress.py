@@ -175,7 +175,7 @@ def listen(listener: Listener | None, *, clock: Clock = SYSTEM_CLOCK, interval_s
     if listener is None:
         yield
         return
-    token = _audience.set(_Audience(listener, clock, interval_s))
+    token = _audience.set(_Audience(listener, clock or SYSTEM_CLOCK, interval_s))
     try:
         yield
     finally:
