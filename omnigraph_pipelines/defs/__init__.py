@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def parts() -> list[Part]:
     """In the order in which they are put together. Add ``from omnigraph_pipelines.defs.x import build`` here."""
+    from omnigraph_pipelines.defs.alerts import alerts
     from omnigraph_pipelines.defs.upkeep import upkeep
 
-    return [upkeep]
+    return [upkeep, alerts]

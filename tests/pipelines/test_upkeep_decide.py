@@ -13,12 +13,14 @@ from omnigraph_pipelines.defs.upkeep.decide import (
     Memory,
     Run,
     decide,
+    from_cursor,
     pause_after,
     run_key,
+    to_cursor,
 )
 
-MARKS = Marks("archive fragments", high=4, low=1)
-AGE = Marks("s of age of the oldest pending write", high=4, low=3, doubling=True)
+MARKS = Marks("{} archive fragments", high=4, low=1)
+AGE = Marks("oldest: {} s", high=4, low=3, doubling=True)
 
 
 def tick(value: int, memory: Memory | None = None, runs: tuple[Run, ...] = (), now_s: float = 1e6) -> Decision:
@@ -37,7 +39,7 @@ def test_below_the_high_mark_nothing_is_asked_for(value: int) -> None:
     decision = tick(value)
     assert decision.run_key is None
     assert decision.memory == Memory()
-    assert decision.reason == f"{value} archive fragments; high mark 4, low mark 1"
+    assert decision.reason == f"{value} archive fragments (high mark 4, low mark 1)"
 
 
 @pytest.mark.parametrize("value", [4, 5, 400])
@@ -109,15 +111,16 @@ def test_a_lost_cursor_asks_for_nothing_that_was_asked_for_before() -> None:
 
 
 @pytest.mark.parametrize(
-    "cursor", [None, "", "x", "[]", "3", "null", '{"armed": 1}', '{"left": "4"}', '{"left": true}', '{"left_by": 4}']
+    "cursor", [None, "", "x", "{}", "3", "null", "[]", "[3]", '[{"armed": 1}]', '[{"left": "4", "left_by": 4}]']
 )
 def test_a_foreign_cursor_counts_as_lost(cursor: str | None) -> None:
-    assert Memory.from_cursor(cursor) == Memory()
+    assert from_cursor(cursor, 2) == [Memory(), Memory()]
 
 
 def test_a_cursor_says_what_was_remembered() -> None:
-    memory = Memory(True, 7, "one")
-    assert Memory.from_cursor(memory.to_cursor()) == memory
+    memories = [Memory(True, 7, "one"), Memory()]
+    assert from_cursor(to_cursor(memories), 2) == memories
+    assert from_cursor(to_cursor(memories), 1) == memories[:1]
 
 
 @pytest.mark.parametrize(("high", "low"), [(4, 4), (4, 5), (0, 0), (4, -1)])
@@ -155,9 +158,9 @@ class World:
 
     def tick(self) -> Decision:
         self.now_s += 43_200
-        before = Memory.from_cursor(self.cursor)
+        [before] = from_cursor(self.cursor, 1)
         decision = decide("x", self.value, self.marks, before, self.runs, self.now_s)
-        self.cursor = decision.memory.to_cursor()
+        self.cursor = to_cursor([decision.memory])
         busy = bool(self.runs) and self.runs[0].ended_s is None
         if decision.run_key is not None:
             assert not busy, "a run was asked for beside another one"

@@ -6,7 +6,6 @@ however large the graph is. Every quiet tick says its numbers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import dagster as dg
 
 import omnigraph as og
-from omnigraph_pipelines.defs.upkeep.decide import Decision, Marks, Memory, decide
+from omnigraph_pipelines.defs.upkeep.decide import Decision, Marks, decide, from_cursor, to_cursor
 from omnigraph_pipelines.defs.upkeep.names import CLEANUP, COMPACTION, NUMBERS_TAG, OPTIMIZE, RECONCILE, Names
 from omnigraph_pipelines.defs.upkeep.runs import runs_of
 from omnigraph_pipelines.resources import Bound
@@ -61,12 +60,12 @@ def sensors(
     names: Names, settings: UpkeepSettings, graph: Bound, found: dict[str, Any], now_s: Now
 ) -> list[dg.SensorDefinition]:
     compaction, cleanup, reconcile = settings.compaction, settings.cleanup, settings.reconcile
-    fragments = Marks("archive fragments", compaction.fragments_max, compaction.low)
-    backlog = Marks("versions to clean up", cleanup.versions_max, cleanup.low)
+    fragments = Marks("{} archive fragments", compaction.fragments_max, compaction.low)
+    backlog = Marks("{} versions to clean up", cleanup.versions_max, cleanup.low)
     grace_s = max(2, round(reconcile.grace_s))
-    age = Marks("s since the oldest pending write was written", grace_s, grace_s - 1, doubling=True)
+    age = Marks("oldest pending write: {} s", grace_s, grace_s - 1, doubling=True)
     # Twice what compaction would have merged: it does not get through, so something stands in its way.
-    behind = Marks("archive fragments", 2 * compaction.fragments_max, compaction.fragments_max)
+    behind = Marks("{} archive fragments", 2 * compaction.fragments_max, compaction.fragments_max)
     return [
         _sensor(
             names,
@@ -152,11 +151,9 @@ def judge(
 ) -> list[Decision]:
     """Judge the readings in turn, up to the first that asks for a run. Each has a memory of its own."""
     runs = runs_of(context.instance, names, kind)
-    kept = memories(context.cursor)
     name = f"{names.graph.name}/{names.graph.branch}/{kind}"
     decisions: list[Decision] = []
-    for index, reading in enumerate(readings):
-        memory = kept[index] if index < len(kept) else Memory()
+    for reading, memory in zip(readings, from_cursor(context.cursor, len(readings)), strict=True):
         if any(decision.run_key for decision in decisions):
             decisions.append(Decision(None, "", memory))
             continue
@@ -165,21 +162,12 @@ def judge(
 
 
 def _tick(decisions: Sequence[Decision], names: Names, kind: str) -> dg.SensorResult:
-    cursor = json.dumps([decision.memory.to_cursor() for decision in decisions])
+    cursor = to_cursor([decision.memory for decision in decisions])
     asked = next((decision for decision in decisions if decision.run_key), None)
     if asked is None:
         return dg.SensorResult(skip_reason="; ".join(decision.reason for decision in decisions), cursor=cursor)
     tags = {**names.tags(kind), NUMBERS_TAG: asked.reason[:200]}
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key=asked.run_key, tags=tags)], cursor=cursor)
-
-
-def memories(cursor: str | None) -> list[Memory]:
-    """What each reading remembers. A cursor that was reset, or is somebody else's, remembers nothing."""
-    try:
-        found = json.loads(cursor or "[]")
-    except ValueError:
-        return []
-    return [Memory.from_cursor(one) for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 # --- schedules ----------------------------------------------------------------------------------------------------------

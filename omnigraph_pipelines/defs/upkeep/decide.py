@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 RETRY_FIRST_S = 30.0
 RETRY_S_MAX = 3600.0
@@ -25,8 +25,8 @@ RUNS_SEEN_MAX = 12
 
 @dataclass(frozen=True)
 class Marks:
-    """When to begin and when it is enough. ``what`` is the number's name, as in "37 archive fragments". ``doubling``: what a
-    run has left is looked at again when it has doubled, for a number that grows by itself, like an age."""
+    """When to begin and when it is enough. ``what`` says the number, as in "{} archive fragments". ``doubling``: what a run
+    has left is looked at again when it has doubled, for a number that grows by itself, like an age."""
 
     what: str
     high: int
@@ -63,24 +63,30 @@ class Memory:
     left: int | None = None
     left_by: str | None = None
 
-    def to_cursor(self) -> str:
-        return json.dumps({"armed": self.armed, "left": self.left, "left_by": self.left_by}, sort_keys=True)
 
-    @classmethod
-    def from_cursor(cls, cursor: str | None) -> Memory:
-        """Nothing is remembered where the cursor was reset, or was written by something else."""
-        try:
-            found = json.loads(cursor or "{}")
-        except ValueError:
-            return cls()
-        if not isinstance(found, dict):
-            return cls()
-        left, left_by = found.get("left"), found.get("left_by")
-        return cls(
-            found.get("armed") is True,
-            left if isinstance(left, int) and not isinstance(left, bool) else None,
-            left_by if isinstance(left_by, str) else None,
-        )
+def to_cursor(memories: Sequence[Memory]) -> str:
+    return json.dumps([asdict(memory) for memory in memories], sort_keys=True)
+
+
+def from_cursor(cursor: str | None, count: int) -> list[Memory]:
+    """As many memories as there are numbers. Nothing is remembered where the cursor was reset, or is somebody else's."""
+    try:
+        found = json.loads(cursor or "[]")
+    except ValueError:
+        found = []
+    kept = [_memory(one) for one in found] if isinstance(found, list) else []
+    return [*kept, *[Memory()] * count][:count]
+
+
+def _memory(found: object) -> Memory:
+    if not isinstance(found, dict):
+        return Memory()
+    left, left_by = found.get("left"), found.get("left_by")
+    return Memory(
+        found.get("armed") is True,
+        left if isinstance(left, int) and not isinstance(left, bool) else None,
+        left_by if isinstance(left_by, str) else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ class Decision:
 
 def decide(name: str, value: int, marks: Marks, memory: Memory, runs: Sequence[Run], now_s: float) -> Decision:
     """Ask for a run, or say why not. ``name`` begins the run's key; ``runs`` of this upkeep, newest first."""
-    numbers = f"{value} {marks.what}; high mark {marks.high}, low mark {marks.low}"
+    numbers = f"{marks.what.format(value)} (high mark {marks.high}, low mark {marks.low})"
     under_way = [run for run in runs if run.ended_s is None]
     ended = [run for run in runs if run.ended_s is not None]
     armed = value > marks.low if memory.armed else value >= marks.high
