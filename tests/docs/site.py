@@ -1,0 +1,68 @@
+"""The manual as a site: what mkdocs is told beside ``mkdocs.yml``.
+
+Pages are written for who reads them as files. Owns the differences: the order of the pages is that of ``docs/README.md``, the
+words behind a fence's language go, headings have the names that links use, and a link to a file outside the manual becomes its
+name. Nothing is fetched from anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+_FENCE = re.compile(r"^( *```)(\S+)(?: [^\n`]*)?$", re.M)
+_LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s]+)\)")
+_ITEM = re.compile(r"^- +\[([^\]]+)\]\(([^)\s]+\.md)\)", re.M)
+
+
+def slug(title: str, separator: str = "-") -> str:
+    """The name of a heading, as where the files are read."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).replace("`", "")
+    return re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", separator)
+
+
+def on_config(config: Any) -> Any:
+    config["nav"] = navigation(Path(config["docs_dir"]))
+    config["mdx_configs"].setdefault("toc", {})["slugify"] = slug
+    return config
+
+
+def navigation(docs: Path) -> list[Any]:
+    """Sections and pages in the order of the front page, then the pages that it does not name."""
+    text = (docs / "README.md").read_text(encoding="utf-8")
+    found: list[Any] = [{"Home": "README.md"}]
+    named = {"README.md"}
+    for section in re.split(r"^## +", text, flags=re.M)[1:]:
+        title, _, body = section.partition("\n")
+        pages = [{name.replace("`", ""): path} for name, path in _ITEM.findall(body)]
+        named |= {path for page in pages for path in page.values()}
+        if pages:
+            found.append({title.strip(): pages})
+    rest = sorted(
+        str(page.relative_to(docs)) for page in docs.rglob("*.md") if str(page.relative_to(docs)) not in named
+    )
+    if rest:
+        found.append({"More": rest})
+    return found
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    docs = Path(config["docs_dir"]).resolve()
+    here = docs / page.file.src_uri
+    parts = re.split(r"(^ *```.*?^ *```$)", markdown, flags=re.S | re.M)
+    return "".join(
+        _FENCE.sub(lambda m: f"{m[1]}{'text' if m[2] == 'output' else m[2]}", part)
+        if part.lstrip().startswith("```")
+        else _LINK.sub(lambda m: _inside(m, here.parent, docs), part)
+        for part in parts
+    )
+
+
+def _inside(link: re.Match[str], here: Path, docs: Path) -> str:
+    target = link[2].partition("#")[0]
+    if not target or re.match(r"[a-z]+:", target):
+        return link[0]
+    path = Path(os.path.normpath(here / target))
+    return link[0] if path.is_relative_to(docs) else link[1]
