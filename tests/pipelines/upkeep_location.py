@@ -22,7 +22,6 @@ class Location:
     """``root`` is the graph's URI. ``now_s`` is what the sensors take for the time."""
 
     def __init__(self, folder: Path, root: str, settings: Mapping[str, Any], instance: dg.DagsterInstance) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         (folder / "people.pg").write_text(SCHEMA)
         file = folder / "graph.yaml"
         file.write_text(yaml.safe_dump({"graph": {"name": "people", "uri": root, "schema": "people.pg"}, **settings}))
@@ -81,8 +80,10 @@ class Location:
 
 
 @contextmanager
-def location(folder: Path, root: str, **settings: Any) -> Iterator[Location]:
-    with dg.DagsterInstance.ephemeral() as instance:
+def location(folder: Path, root: str, *, lasting: bool = False, **settings: Any) -> Iterator[Location]:
+    """``lasting``: with an instance on disk, which schedules need."""
+    folder.mkdir(parents=True)
+    with dg.instance_for_test(temp_dir=str(folder)) if lasting else dg.DagsterInstance.ephemeral() as instance:
         yield Location(folder, root, settings, instance)
 
 
