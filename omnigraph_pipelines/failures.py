@@ -82,7 +82,7 @@ def error_metadata(error: og.errors.OmnigraphError) -> dict[str, dg.MetadataValu
     for name, value in error.facts.items():
         if name in found or value is None:
             continue
-        if name == "violations":
+        if isinstance(value, list | tuple) and all(isinstance(one, Mapping) for one in value):
             if value:
                 found[name] = rows_metadata(value)
         elif isinstance(value, bool | int | float):

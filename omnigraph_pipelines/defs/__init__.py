@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def parts() -> list[Part]:
     """In the order in which they are put together. Add ``from omnigraph_pipelines.defs.x import build`` here."""
     from omnigraph_pipelines.defs.alerts import alerts
+    from omnigraph_pipelines.defs.ingest import ingest
     from omnigraph_pipelines.defs.upkeep import upkeep
 
-    return [upkeep, alerts]
+    return [ingest, upkeep, alerts]

@@ -1,0 +1,47 @@
+"""Ingest: batches that arrive become commits. Staged tables, their checks, the commit, the job and the sensor of a source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from omnigraph_pipelines.graph_file import GraphFile
+    from omnigraph_pipelines.resources import Connections
+
+
+def ingest(
+    file: GraphFile,
+    connections: Connections,
+    *,
+    prefix: str = "",
+    now_s: Callable[[], float] = lambda: time.time_ns() / 1e9,
+) -> dg.Definitions:
+    """Everything that brings batches into one graph. ``prefix`` of jobs and sensors tells two graphs in one code location
+    apart."""
+    import dagster as dg
+
+    from omnigraph_pipelines.defs.ingest.commit import commit_asset
+    from omnigraph_pipelines.defs.ingest.names import Names
+    from omnigraph_pipelines.defs.ingest.sensor import new_batches
+    from omnigraph_pipelines.defs.ingest.staging import staging_asset
+
+    assets, jobs, sensors = [], [], []
+    for source in file.settings.sources:
+        names = Names(file.settings.graph, source, prefix)
+        staging, commit = staging_asset(names, file, connections), commit_asset(names, file, connections)
+        job = dg.define_asset_job(
+            names.job,
+            selection=dg.AssetSelection.assets(staging, commit),
+            tags=names.tags(),
+            partitions_def=names.partitions,
+            description=f"One batch of {source.name}: stage, check, commit.",
+            executor_def=dg.in_process_executor,
+        )
+        assets += [staging, commit]
+        jobs.append(job)
+        sensors.append(new_batches(names, job, now_s=now_s))
+    return dg.Definitions(assets=assets, jobs=jobs, sensors=sensors)

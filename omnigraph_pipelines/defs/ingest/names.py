@@ -1,0 +1,81 @@
+"""What ingest is called in Dagster: keys, jobs, sensors, partitions, pools, tags."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import dagster as dg
+
+from omnigraph_pipelines.settings import GraphSettings, SourceSettings
+
+GRAPH_TAG: Final = "omnigraph/graph"
+BRANCH_TAG: Final = "omnigraph/branch"
+LANE_TAG: Final = "omnigraph/lane"
+SOURCE_TAG: Final = "omnigraph/source"
+BATCH_TAG: Final = "omnigraph/batch"
+FINGERPRINT_TAG: Final = "omnigraph/fingerprint"
+
+LANE: Final = "ingest"
+_NOT_IN_TAGS: Final = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of one source. ``prefix`` tells two graphs in one code location apart; asset keys need none."""
+
+    graph: GraphSettings
+    source: SourceSettings
+    prefix: str = ""
+
+    def table(self, type_name: str) -> dg.AssetKey:
+        return dg.AssetKey([self.graph.name, self.source.name, type_name])
+
+    @property
+    def commit(self) -> dg.AssetKey:
+        return dg.AssetKey([self.graph.name, self.source.name, "commit"])
+
+    @property
+    def op(self) -> str:
+        return f"{self.graph.name}__{self.source.name}"
+
+    @property
+    def job(self) -> str:
+        return f"{self.prefix}ingest_{self.source.name}"
+
+    @property
+    def sensor(self) -> str:
+        return f"{self.prefix}new_batches_{self.source.name}"
+
+    @property
+    def group(self) -> str:
+        return f"{self.graph.name}_{self.source.name}"
+
+    @property
+    def partitions(self) -> dg.DynamicPartitionsDefinition:
+        """One for each source: a shared one would show every batch as missing everywhere else."""
+        return dg.DynamicPartitionsDefinition(name=f"{self.graph.name}/{self.source.name}")
+
+    @property
+    def pool(self) -> str | None:
+        """Of the staging step. The run queue holds back runs whose first step finds its pool full, so that a backfill does
+        not occupy every worker with runs that wait for their turn."""
+        return f"source_{self.graph.name}_{self.source.name}" if self.source.order == "serial" else None
+
+    def tags(self) -> dict[str, str]:
+        """Tags of every run of the source."""
+        return {
+            GRAPH_TAG: self.graph.name,
+            BRANCH_TAG: self.graph.branch,
+            LANE_TAG: LANE,
+            SOURCE_TAG: self.source.name,
+        }
+
+    def batch_tags(self, batch: str, fingerprint: str) -> dict[str, str]:
+        """Tags of the run of one batch. The partition has the batch's exact name."""
+        return {**self.tags(), BATCH_TAG: _NOT_IN_TAGS.sub("_", batch)[:63], FINGERPRINT_TAG: fingerprint[:16]}
+
+
+def idempotency_key(source: str, batch: str, fingerprint: str) -> str:
+    return f"{source}/{batch}/{fingerprint}"

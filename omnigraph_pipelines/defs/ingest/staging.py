@@ -1,0 +1,305 @@
+"""The staging asset of one source: all tables of a batch, in one step and one Spark session. Publishes nothing.
+
+Owns the order: wait for the turn, see that the batch is complete, name it by its contents, stage, judge, hand over. Whatever
+fails takes back what was staged, and leaves a failed check where the data is at fault.
+"""
+
+# No deferred annotations here: Dagster looks at the parameters as they are.
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import dagster as dg
+
+import omnigraph as og
+from omnigraph_pipelines.batches import Batch, check_complete, find_batch
+from omnigraph_pipelines.defs.ingest import checks, handover, metadata
+from omnigraph_pipelines.defs.ingest.handover import HandOver
+from omnigraph_pipelines.defs.ingest.names import Names, idempotency_key
+from omnigraph_pipelines.defs.ingest.turns import wait_for_turn
+from omnigraph_pipelines.failures import as_outcome, rows_metadata, told_to_dagster
+from omnigraph_pipelines.graph_file import GraphFile
+from omnigraph_pipelines.resources import Connections
+from omnigraph_pipelines.settings import CheckSettings, SourceSettings
+
+if TYPE_CHECKING:
+    from omnigraph_pipelines.spark.staging import StagedBatch
+
+CONFIG: Final = {
+    "force": dg.Field(
+        bool,
+        default_value=False,
+        description="Commit the batch although the graph has it already: an append then adds its rows again.",
+    )
+}
+
+
+def staging_asset(names: Names, file: GraphFile, connections: Connections) -> dg.AssetsDefinition:
+    source = names.source
+    tables = {file.catalog.type(name).table_key: names.table(name) for name in file.types_of(source)}
+    partitions = names.partitions
+    version = code_version(source)
+
+    @dg.multi_asset(
+        name=f"{names.op}__stage",
+        specs=[_spec(names, file, key, asset, version) for key, asset in tables.items()],
+        check_specs=[spec for key, asset in tables.items() for spec in checks.specs(asset, key)],
+        partitions_def=partitions,
+        required_resource_keys=connections.graph.required_keys | connections.spark.required_keys,
+        config_schema=CONFIG,
+        pool=names.pool,
+        description=f"Stages every table of a batch of {source.name} beside the graph, and judges them. Publishes nothing.",
+    )
+    def stage(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        with told_to_dagster(context):
+            wait_for_turn(context, names)
+            work = Staging(context, names, file.settings.checks_of(source), tables)
+            yield from work.run(connections)
+
+    return stage
+
+
+def code_version(source: SourceSettings) -> str:
+    """Changes when the settings of a source do: tables staged before then show as made by other code."""
+    return hashlib.sha256(source.model_dump_json(exclude={"interval_s", "owners", "description"}).encode()).hexdigest()[
+        :12
+    ]
+
+
+def _spec(names: Names, file: GraphFile, table_key: str, asset: dg.AssetKey, version: str) -> dg.AssetSpec:
+    declared = file.catalog.by_table_key(table_key)
+    source = names.source
+    said = f"Rows of `{declared.name}` from batches of `{source.name}`, staged to be committed together."
+    return dg.AssetSpec(
+        asset,
+        description=f"{source.description}\n\n{said}" if source.description else said,
+        group_name=names.group,
+        kinds={"spark", "lance"},
+        owners=list(source.owners),
+        code_version=version,
+        tags={"omnigraph/graph": names.graph.name, "omnigraph/table": table_key.partition(":")[0]},
+        metadata={"dagster/column_schema": metadata.column_schema(declared)},
+    )
+
+
+@dataclass
+class Staging:
+    """One batch on its way into the store of the graph."""
+
+    context: Any
+    names: Names
+    bounds: CheckSettings
+    tables: Mapping[str, dg.AssetKey]
+    clock: Callable[[], float] = time.monotonic
+
+    def run(self, connections: Connections) -> Iterator[Any]:
+        source, started = self.names.source, self.clock()
+        batch = find_batch(source, self.context.partition_key)
+        check_complete(source, batch)
+        fingerprint = batch.fingerprint()
+        self.context.instance.add_run_tags(self.context.run_id, self.names.batch_tags(batch.key, fingerprint))
+        key = self._key(batch, fingerprint)
+        resources = self.context.resources
+        with connections.graph.opened(resources) as graph_resource:
+            graph: og.Graph = graph_resource.graph
+            known = committed_as(graph, self.names.graph.branch, key)
+            if known is not None:
+                yield from self._known(batch, fingerprint, key, known)
+                return
+            with connections.spark.opened(resources) as spark:
+                yield from self._stage(graph, spark, batch, fingerprint, key, started)
+
+    def _key(self, batch: Batch, fingerprint: str) -> str:
+        key = idempotency_key(self.names.source.name, batch.key, fingerprint)
+        if not self.context.op_execution_context.op_config["force"]:
+            return key
+        # Retries of this run are still one commit.
+        root = self.context.run.root_run_id or self.context.run_id
+        return f"{key[:-32]}/{root[:8]}"
+
+    # --- staging ----------------------------------------------------------------------------------------------------
+
+    def _stage(
+        self, graph: og.Graph, spark: Any, batch: Batch, fingerprint: str, key: str, started: float
+    ) -> Iterator[Any]:
+        from omnigraph_pipelines.spark import stage
+
+        source, bounds = self.names.source, self.bounds
+        try:
+            staged = stage(
+                spark.spark_session,
+                graph,
+                frames(source, batch),
+                mode=source.mode,
+                branch=self.names.graph.branch,
+                idempotency_key=key,
+                on_bad_row=bounds.on_bad_row,
+            )
+        except (og.errors.DataInvalid, og.errors.KeyConflict) as error:
+            yield from checks.refused(self.tables, error)
+            raise
+        if isinstance(staged, og.Receipt):  # another run was quicker
+            yield from self._known(batch, fingerprint, key, staged)
+            return
+        txn = graph.begin(self.names.graph.branch, resume=staged.staging_id)
+        try:
+            self._check_still(batch)
+            self._check_types(staged)
+            report = og.check_parts(
+                txn,
+                staged.parts,
+                staged.types,
+                mode=source.mode,
+                on_bad_row=bounds.on_bad_row,
+                bad_rows_max=bounds.bad_rows_max,
+            )
+            judged = self._judged(staged, report)
+            failed = [one for one in judged if not one.passed]
+            if failed or not report.ok:
+                yield from judged
+                raise self._refusal(batch, report, failed)
+        except BaseException:
+            txn.abort()
+            raise
+        seconds = self.clock() - started
+        what = HandOver(batch.key, fingerprint, key, len(batch.files), batch.bytes, seconds, staged)
+        handover.leave(self.context.instance, self.names.graph.name, source.name, what)
+        yield from self._results(what, staged, report, judged, spark)
+
+    def _check_still(self, batch: Batch) -> None:
+        now = find_batch(self.names.source, batch.key)
+        if now.listing != batch.listing:
+            raise og.errors.InvalidInput(
+                f"batch {batch.key} of {self.names.source.name} is still being written: it changed while it was read",
+                hint="write elsewhere and rename, or use a `ready` marker; what it becomes will be offered again",
+                source=self.names.source.name,
+                batch=batch.key,
+            )
+
+    def _check_types(self, staged: "StagedBatch") -> None:
+        others = sorted(set(staged.rows) - set(self.tables))
+        if others:
+            raise og.errors.InvalidInput(
+                f"the batch has rows of {others[0]}, which source {self.names.source.name} does not name",
+                hint="add the type to `types`, or leave `types` out",
+                source=self.names.source.name,
+                table_key=others[0],
+            )
+
+    # --- judgement --------------------------------------------------------------------------------------------------
+
+    def _judged(self, staged: "StagedBatch", report: og.PartsReport) -> list[dg.AssetCheckResult]:
+        found: list[dg.AssetCheckResult] = []
+        for key, asset in self.tables.items():
+            found += checks.results(
+                asset,
+                key,
+                ok=report.ok,
+                rows=staged.rows.get(key, 0),
+                rows_min=self._rows_min(key, staged),
+                violations=report.violations,
+                rejected=report.rejected,
+                records=report.records,
+            )
+        return found
+
+    def _rows_min(self, table_key: str, staged: "StagedBatch") -> int:
+        """A type that a batch need not have may be empty, as long as something is there."""
+        tables = self.names.source.tables
+        optional = {one.type for one in tables or () if one.optional}
+        if tables is not None and table_key.partition(":")[2] not in optional:
+            return self.bounds.rows_min
+        return 0 if sum(staged.rows.values()) else self.bounds.rows_min
+
+    def _refusal(self, batch: Batch, report: og.PartsReport, failed: list[dg.AssetCheckResult]) -> Exception:
+        names = ", ".join(f"{one.check_name} of {(one.asset_key or self.names.commit).path[-1]}" for one in failed)
+        first = f": {report.violations[0]['message']}" if report.violations else ""
+        error = og.errors.DataInvalid(
+            f"batch {batch.key} of {self.names.source.name} is refused ({names or 'too many bad rows'}){first}",
+            hint="correct the batch, or loosen `checks` in the graph file; a changed batch is offered again",
+            violations=[dict(one) for one in report.violations],
+            total=report.total,
+            rejected=report.rejected,
+            records=report.records,
+            batch=batch.key,
+        )
+        if report.rejected:
+            error.facts["rejected_rows"] = metadata.rejected_rows(report.rejected_rows)
+        return as_outcome(self.context, error)
+
+    # --- results ----------------------------------------------------------------------------------------------------
+
+    def _results(
+        self, what: HandOver, staged: "StagedBatch", report: og.PartsReport, judged: list[Any], spark: Any
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        common = {
+            "batch": what.batch,
+            "fingerprint": what.fingerprint,
+            "files": what.files,
+            "source_bytes": what.bytes,
+            "seconds": round(what.seconds, 3),
+            "staging_id": staged.staging_id,
+            **(spark.facts() if hasattr(spark, "facts") else {}),
+        }
+        if report.rejected:
+            common |= {
+                "rows_rejected": report.rejected,
+                "rejected_rows": rows_metadata(metadata.rejected_rows(report.rejected_rows)),
+            }
+        for key, asset in self.tables.items():
+            yield dg.MaterializeResult(
+                asset_key=asset,
+                metadata={**metadata.staged_table(staged, key), **common},
+                check_results=[one for one in judged if one.asset_key == asset],
+                data_version=dg.DataVersion(what.fingerprint[:16]),
+            )
+
+    def _known(
+        self, batch: Batch, fingerprint: str, key: str, receipt: og.Receipt
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        """The graph has this batch: nothing is read, and the commit step tells its receipt."""
+        self.context.log.info(f"batch {batch.key} is in the graph already, as commit {receipt.commit_id}")
+        what = HandOver(batch.key, fingerprint, key, len(batch.files), batch.bytes, 0.0, receipt=receipt)
+        handover.leave(self.context.instance, self.names.graph.name, self.names.source.name, what)
+        said = f"in the graph already, as commit {receipt.commit_id}"
+        for table_key, asset in self.tables.items():
+            yield dg.MaterializeResult(
+                asset_key=asset,
+                metadata={
+                    "batch": batch.key,
+                    "fingerprint": fingerprint,
+                    "commit_id": receipt.commit_id or "nothing changed",
+                    "replayed": True,
+                },
+                check_results=[
+                    dg.AssetCheckResult(passed=True, asset_key=asset, check_name=name, description=said)
+                    for name in checks.names_of(table_key)
+                ],
+                data_version=dg.DataVersion(fingerprint[:16]),
+            )
+
+
+def frames(source: SourceSettings, batch: Batch) -> Any:
+    """The files of a batch as what ``omnigraph_pipelines.spark.stage`` takes."""
+    from omnigraph_pipelines.spark import Files, Records
+
+    if source.tables is None:
+        return Records([one.path for one in batch.files])
+    found: dict[str, Any] = {}
+    for table in source.tables:
+        files = batch.files if table.files is None else batch.matching(table.files)
+        if files:
+            found[table.type] = Files([one.path for one in files], table.format, table.renamed)
+    return found
+
+
+def committed_as(graph: og.Graph, branch: str, key: str) -> og.Receipt | None:
+    """The receipt of the commit that carries a key, if there is one."""
+    txn = graph.begin(branch)
+    try:
+        return txn.replay(key)
+    finally:
+        txn.abort()
