@@ -186,7 +186,7 @@ def _pending(resource: Any) -> Sequence[Any]:
         return ()  # no graph yet, so nothing was left behind in it
 
 
-def _outcomes(graph: og.Graph, pending: Sequence[Any]) -> dict[str, str]:
+def _outcomes(graph: "og.Graph", pending: Sequence[Any]) -> dict[str, str]:
     """What became of each write that had a plan: landed, aborted, pending or absent."""
     return {one.operation_id: graph.outcome(one.commit_id).state for one in pending if one.commit_id is not None}
 
