@@ -24,6 +24,7 @@ _BYTES_MAX: Final = 4 << 20  # thousands of sources; more is not a graph file
 _SHOWN_MAX: Final = 20
 
 Path_ = tuple[str | int, ...]
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C where PyYAML was built with it
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def _text(file: Path) -> str:
 def _parse(text: str, where: Path) -> tuple[Any, dict[Path_, tuple[int, int]]]:
     """Plain values, and the line and column of each of them (and of each key) from 1."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1

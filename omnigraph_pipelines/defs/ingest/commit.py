@@ -75,7 +75,7 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
     return commit
 
 
-def _handed_over(context: Any, graph: og.Graph, names: Names) -> HandOver:
+def _handed_over(context: Any, graph: "og.Graph", names: Names) -> HandOver:
     """What the staging step left; or the receipt of a batch that is in the graph, for whoever runs this step alone."""
     source = names.source
     found = handover.take(context.instance, names.graph.name, source.name, context.partition_key)
@@ -96,8 +96,8 @@ def _handed_over(context: Any, graph: og.Graph, names: Names) -> HandOver:
 
 
 def publish(
-    context: Any, graph: og.Graph, what: HandOver, names: Names, bounds: CheckSettings, spark: Any
-) -> og.Receipt:
+    context: Any, graph: "og.Graph", what: HandOver, names: Names, bounds: CheckSettings, spark: Any
+) -> "og.Receipt":
     """Commit what was staged. Unlike a call that ends with its process, a failure that may pass keeps the staged files for
     the next try of the step."""
     batch = what.staged
@@ -150,7 +150,7 @@ def _quarantine(context: Any, names: Names, what: HandOver) -> Any:
     return folder / f"{what.fingerprint[:16]}.jsonl"
 
 
-def _told_of_batch(context: Any, names: Names, what: HandOver, receipt: og.Receipt) -> dict[str, Any]:
+def _told_of_batch(context: Any, names: Names, what: HandOver, receipt: "og.Receipt") -> dict[str, Any]:
     found: dict[str, Any] = {
         "batch": what.batch,
         "fingerprint": what.fingerprint,

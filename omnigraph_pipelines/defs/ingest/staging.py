@@ -123,7 +123,7 @@ class Staging:
     # --- staging ----------------------------------------------------------------------------------------------------
 
     def _stage(
-        self, graph: og.Graph, spark: Any, batch: Batch, fingerprint: str, key: str, started: float
+        self, graph: "og.Graph", spark: Any, batch: Batch, fingerprint: str, key: str, started: float
     ) -> Iterator[Any]:
         from omnigraph_pipelines.spark import stage
 
@@ -191,7 +191,7 @@ class Staging:
 
     # --- judgement --------------------------------------------------------------------------------------------------
 
-    def _judged(self, staged: "StagedBatch", report: og.PartsReport) -> list[dg.AssetCheckResult]:
+    def _judged(self, staged: "StagedBatch", report: "og.PartsReport") -> list[dg.AssetCheckResult]:
         found: list[dg.AssetCheckResult] = []
         for key, asset in self.tables.items():
             found += checks.results(
@@ -214,7 +214,7 @@ class Staging:
             return self.bounds.rows_min
         return 0 if sum(staged.rows.values()) else self.bounds.rows_min
 
-    def _refusal(self, batch: Batch, report: og.PartsReport, failed: list[dg.AssetCheckResult]) -> Exception:
+    def _refusal(self, batch: Batch, report: "og.PartsReport", failed: list[dg.AssetCheckResult]) -> Exception:
         names = ", ".join(f"{one.check_name} of {(one.asset_key or self.names.commit).path[-1]}" for one in failed)
         first = f": {report.violations[0]['message']}" if report.violations else ""
         error = og.errors.DataInvalid(
@@ -233,7 +233,7 @@ class Staging:
     # --- results ----------------------------------------------------------------------------------------------------
 
     def _results(
-        self, what: HandOver, staged: "StagedBatch", report: og.PartsReport, judged: list[Any], spark: Any
+        self, what: HandOver, staged: "StagedBatch", report: "og.PartsReport", judged: list[Any], spark: Any
     ) -> Iterator[dg.MaterializeResult[Any]]:
         common = {
             "batch": what.batch,
@@ -258,7 +258,7 @@ class Staging:
             )
 
     def _known(
-        self, batch: Batch, fingerprint: str, key: str, receipt: og.Receipt
+        self, batch: Batch, fingerprint: str, key: str, receipt: "og.Receipt"
     ) -> Iterator[dg.MaterializeResult[Any]]:
         """The graph has this batch: nothing is read, and the commit step tells its receipt."""
         self.context.log.info(f"batch {batch.key} is in the graph already, as commit {receipt.commit_id}")
@@ -296,7 +296,7 @@ def frames(source: SourceSettings, batch: Batch) -> Any:
     return found
 
 
-def committed_as(graph: og.Graph, branch: str, key: str) -> og.Receipt | None:
+def committed_as(graph: "og.Graph", branch: str, key: str) -> "og.Receipt | None":
     """The receipt of the commit that carries a key, if there is one."""
     txn = graph.begin(branch)
     try:
