@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -131,8 +130,7 @@ def lines() -> Iterator[io.StringIO]:
     stream = io.StringIO()
     handler = og.logs.to_stream(stream, level="debug")
     yield stream
-    logging.getLogger("omnigraph").removeHandler(handler)
-    logging.getLogger("omnigraph").setLevel(logging.NOTSET)
+    og.logs.take_off(handler)
 
 
 def records(lines: io.StringIO) -> list[dict[str, Any]]:

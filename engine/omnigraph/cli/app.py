@@ -10,7 +10,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -241,13 +242,13 @@ def _execute(
     as_json: bool = common["as_json"]
     screen = Screen(quiet=common["quiet"])
     try:
-        _begin_logging()
-        answer = function(_call(command, screen, common), **given)
-        if as_json:
-            screen.document({"schema_version": SCHEMA_VERSION, "ok": True, "result": answer.result})
-        else:
-            answer.show(screen)
-        screen.flush()
+        with _logging():
+            answer = function(_call(command, screen, common), **given)
+            if as_json:
+                screen.document({"schema_version": SCHEMA_VERSION, "ok": True, "result": answer.result})
+            else:
+                answer.show(screen)
+            screen.flush()
         return 0
     except OmnigraphError as error:
         return _fail(error, screen, as_json=as_json)
@@ -266,10 +267,12 @@ def _execute(
         return _fail(fault, screen, as_json=as_json)
 
 
-def _begin_logging() -> None:
+@contextmanager
+def _logging() -> Iterator[None]:
     """Records of the engine on standard error, where the environment asks for them."""
     level = os.environ.get(LOG_VARIABLE, "").strip().lower()
     if not level:
+        yield
         return
     form = os.environ.get(LOG_FORMAT_VARIABLE, "json").strip().lower()
     if level not in _LEVELS or form not in _FORMS:
@@ -279,7 +282,11 @@ def _begin_logging() -> None:
         )
     from omnigraph.core import logs
 
-    logs.to_stream(sys.stderr, level=level, as_json=form == "json")
+    handler = logs.to_stream(sys.stderr, level=level, as_json=form == "json")
+    try:
+        yield
+    finally:
+        logs.take_off(handler)
 
 
 def _fail(error: OmnigraphError, screen: Screen, *, as_json: bool) -> int:

@@ -43,3 +43,10 @@ def to_stream(stream: IO[str], *, level: int | str = logging.INFO, as_json: bool
     logger.addHandler(handler)
     logger.setLevel(level if isinstance(level, int) else level.upper())
     return handler
+
+
+def take_off(handler: logging.Handler) -> None:
+    """End what ``to_stream`` began."""
+    logger = logging.getLogger("omnigraph")
+    logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)

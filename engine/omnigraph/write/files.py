@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from os import PathLike, fspath
@@ -172,7 +173,7 @@ def open_table(place: str, opener: Opener | None = None) -> Iterator[tuple[list[
                 yield _csv(place, stream)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise _unreadable(place, str(error)) from error
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise _unreadable(place, str(error)) from error
 
 

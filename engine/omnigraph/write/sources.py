@@ -7,6 +7,7 @@ each; the second can be read in any order and piece by piece, which is what an a
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -67,7 +68,7 @@ def read_records(source: Any, context: Context, deliver: Deliver) -> int:
         with open_bytes(source, context.opener) as stream:
             try:
                 return _feed(read_values(stream, context.limits), context, deliver, _name(source))
-            except (EOFError, OSError) as error:
+            except (EOFError, OSError, zlib.error) as error:
                 raise _unreadable(source, error) from error
     if isinstance(source, bytes | bytearray) or not isinstance(source, Iterable):
         raise InvalidInput(f"not a source of records: {type(source).__name__}")
