@@ -6,7 +6,9 @@ Local disk: what is measured is the work, not the wire. Requests are those of th
 from __future__ import annotations
 
 import json
+import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,14 +28,26 @@ SCHEMA = (
     "edge Knows: Person -> Person { n: I32? }\n"
 )
 MIB = 2**20
+ROWS = 1000  # of a small fragment
+TEXT = 1000  # characters of a row where memory is measured
+BUDGETS = (128, 256, None)
+COMPANY = ("nobody", "upkeep of another graph", "upkeep of the same graph")
 
 
 def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
     scale = 10 if quick else 1
-    sizes = {"optimize": 1000, "memory": 1000, "wide": 1000, "archive": 1000, "cleanup": 5000, "edges": 1000}
+    sizes = {
+        "optimize": 1000,
+        "memory": 600,
+        "wide": 1000,
+        "archive": 1000,
+        "cleanup": 5000,
+        "edges": 1000,
+        "beside": 60,
+    }
     with _folder() as folder:
         found = {name: _child(name, folder, size // scale) for name, size in sizes.items()}
-    return [_compaction(found), _cleanup(found), _edges(found)], found
+    return [_compaction(found), _memory(found), _cleanup(found), _beside(found), _edges(found)], found
 
 
 def _compaction(found: dict[str, dict[str, Any]]) -> Table:
@@ -49,15 +63,35 @@ def _compaction(found: dict[str, dict[str, Any]]) -> Table:
         against(f"compact_manifest, {archived['fragments']:,} archive fragments", archived["seconds"], None, "< 2 s"),
         against(f"status, {wide_['tables']:,} tables", wide_["status_s"], None, "< 2 s"),
     ]
-    peak = found["memory"]
     return table(
         "Optimize, internal compaction, status",
         ["what", "seconds", "Lance's own", "ratio", "bar"],
         rows,
         [
-            f"{o['rows']:,} rows in all. Lance's own is compact_files, and compact_files with the same indexes created. Peak memory "
-            f"of optimize above the start of the process: {peak['budget_mib']:,.0f} MiB with memory_mb=64, "
-            f"{peak['free_mib']:,.0f} MiB without a budget."
+            f"{o['rows']:,} rows in all. Lance's own is compact_files, and compact_files with the same indexes created. "
+            f"Each archive fragment holds 64 commits."
+        ],
+    )
+
+
+def _memory(found: dict[str, dict[str, Any]]) -> Table:
+    m = found["memory"]
+    rows = [
+        [
+            "none" if budget is None else f"memory_mb={budget}",
+            m[str(budget)]["peak_mib"],
+            m[str(budget)]["seconds"],
+            budget,
+        ]
+        for budget in BUDGETS
+    ]
+    return table(
+        "Memory of optimize",
+        ["budget", "peak MiB above start", "seconds", "bar"],
+        rows,
+        [
+            f"{m['fragments']:,} fragments of {ROWS:,} rows with a text of {TEXT:,} characters each, {m['mib']:,.0f} MiB on disk; "
+            "each in a process of its own, measured from the open graph on."
         ],
     )
 
@@ -71,6 +105,24 @@ def _cleanup(found: dict[str, dict[str, Any]]) -> Table:
     return table("Cleanup", ["what", "seconds", "peak MiB above start", "bar"], rows)
 
 
+def _beside(found: dict[str, dict[str, Any]]) -> Table:
+    b = found["beside"]
+    rows = [
+        [name, one["writes_s"], one["median_ms"], one["p95_ms"], one["slowest_ms"], one["commits"], one["deleted"]]
+        for name, one in ((name, b[name]) for name in COMPANY)
+    ]
+    return table(
+        "Two writers in processes of their own, and upkeep beside them",
+        ["beside", "writes/s", "median ms", "95 % ms", "slowest ms", "commits of upkeep", "versions deleted"],
+        rows,
+        [
+            f"One row a write, for {b['seconds']:.0f} s each. Upkeep is a third process that optimizes and cleans up without a "
+            "pause; on another graph it takes the same share of the machine and can be in nobody's way, so the difference between "
+            "the last two lines is what its turns cost the writers.",
+        ],
+    )
+
+
 def _edges(found: dict[str, dict[str, Any]]) -> Table:
     e = found["edges"]
     rows = [
@@ -81,7 +133,10 @@ def _edges(found: dict[str, dict[str, Any]]) -> Table:
         "Requests of one edge, upkeep on (every 100 commits) and off",
         ["at", "on, warm", "on, cold", "off, warm", "off, cold"],
         rows,
-        ["Warm: a handle that has written before. Cold: the first write of a new handle, opening not counted."],
+        [
+            "Warm: a handle that has written before. Cold: the first write of a new handle, opening not counted. Bar: with upkeep "
+            "the same at every depth, one more or less; without it bounded, and back-pressure says by what."
+        ],
     )
 
 
@@ -146,7 +201,14 @@ def _people(count: int) -> pa.Table:
     )
 
 
-def _crumbled(root: Path, fragments: int, rows: int) -> Any:
+def _texts(count: int) -> pa.Table:
+    """Text that no encoding makes small."""
+    source = random.Random(1)
+    texts = [source.randbytes(TEXT // 2).hex() for _ in range(count)]
+    return _people(count).set_column(3, "city", pa.array(texts))
+
+
+def _crumbled(root: Path, fragments: int, rows: int, people: Callable[[int], pa.Table] = _people) -> Any:
     """A graph whose one node table lies in so many fragments, made by one commit."""
     import omnigraph as og
     from omnigraph.commit.engine import MAIN
@@ -159,8 +221,8 @@ def _crumbled(root: Path, fragments: int, rows: int) -> Any:
 
     def prepare(txn: Any) -> Prepared:
         schema = txn.handle("node:Person").schema
-        people = _people(fragments * rows)
-        physical = people.append_column("id", people["name"]).select(schema.names).cast(schema)
+        made = people(fragments * rows)
+        physical = made.append_column("id", made["name"]).select(schema.names).cast(schema)
 
         def stage(handle: Any, meter: Meter) -> Any:
             return engine.tables.stage_append(handle, physical, meter, max_rows_per_file=rows)
@@ -169,9 +231,6 @@ def _crumbled(root: Path, fragments: int, rows: int) -> Any:
 
     run(engine, Request("load", MAIN, frozenset({"node:Person"})), prepare, Meter())
     return graph
-
-
-ROWS = 1000  # of a small fragment
 
 
 def optimize(folder: Path, fragments: int) -> dict[str, Any]:
@@ -204,12 +263,26 @@ def optimize(folder: Path, fragments: int) -> dict[str, Any]:
 
 
 def memory(folder: Path, fragments: int) -> dict[str, Any]:
-    found = {}
-    for name, budget in (("budget_mib", 64), ("free_mib", None)):
-        with _crumbled(folder / name, fragments, ROWS) as graph:
-            graph.ensure_indices()
-            found[name] = _peak_of(lambda graph=graph, budget=budget: graph.optimize(memory_mb=budget))
+    found: dict[str, Any] = {"fragments": fragments}
+    with _crumbled(folder / "texts", fragments, ROWS, _texts) as graph:
+        graph.ensure_indices()
+        found["mib"] = graph.status().bytes / MIB
+    for budget in BUDGETS:
+        shutil.copytree(folder / "texts", folder / "squeezed")
+        found[str(budget)] = _child("squeeze", folder / "squeezed", budget or 0)
+        shutil.rmtree(folder / "squeezed")
     return found
+
+
+def squeeze(root: Path, budget: int) -> dict[str, Any]:
+    """Optimize in a process that has done nothing else."""
+    import omnigraph as og
+
+    with og.open(root) as graph:
+        started = time.perf_counter()
+        peak = _peak_of(lambda: graph.optimize(memory_mb=budget or None))
+        assert graph.status().tables[1].fragments == 1
+        return {"peak_mib": peak, "seconds": time.perf_counter() - started}
 
 
 def wide(folder: Path, tables: int) -> dict[str, Any]:
@@ -298,14 +371,79 @@ def edges(folder: Path, commits: int) -> dict[str, Any]:
     return found
 
 
-CASES = {
+def beside(folder: Path, seconds: int) -> dict[str, Any]:
+    import omnigraph as og
+
+    share = seconds / len(COMPANY)
+    found: dict[str, Any] = {"seconds": share}
+    for number, name in enumerate(COMPANY):
+        mine, other = (folder / f"beside-{number}-{which}" for which in ("mine", "other"))
+        for root in (mine, other):
+            og.init(root, SCHEMA).close()
+        children = [_start("writer", mine, share, "ann"), _start("writer", mine, share, "bob")]
+        if name != COMPANY[0]:
+            children.append(_start("keeper", other if name == COMPANY[1] else mine, share, other))
+        said = [json.loads(child.communicate()[0].splitlines()[-1]) for child in children]
+        took = sorted(ms for one in said[:2] for ms in one["ms"])
+        found[name] = {
+            "writes_s": len(took) / share,
+            "median_ms": statistics.median(took),
+            "p95_ms": took[int(len(took) * 0.95)],
+            "slowest_ms": took[-1],
+            "commits": said[2]["commits"] if len(said) > 2 else None,
+            "deleted": said[2]["deleted"] if len(said) > 2 else None,
+        }
+    return found
+
+
+def _start(case: str, root: Path, seconds: float, extra: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "bench.upkeep", case, str(root), str(seconds), str(extra)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def writer(root: Path, seconds: float, name: str) -> dict[str, Any]:
+    import omnigraph as og
+
+    took: list[float] = []
+    with og.open(root, actor=name) as graph:
+        ends = time.perf_counter() + seconds
+        while time.perf_counter() < ends:
+            people = [{"type": "Person", "data": {"name": f"{name}-{len(took)}", "age": len(took)}}]
+            took.append(1000 * _timed(lambda: graph.load(people, mode="append")))  # noqa: B023  # called at once
+    return {"ms": took}
+
+
+def keeper(root: Path, seconds: float, other: str) -> dict[str, Any]:
+    """Upkeep of a graph, and a few writes to the other, so that both lines of the table do the same work."""
+    import omnigraph as og
+
+    commits = deleted = round_ = 0
+    with og.open(root, actor="keeper") as graph, og.open(other, actor="keeper") as spare:
+        ends = time.perf_counter() + seconds
+        while time.perf_counter() < ends:
+            round_ += 1
+            for n in range(4):
+                spare.load([{"type": "Person", "data": {"name": f"{round_}-{n}"}}], mode="append")
+            commits += len(graph.optimize().commits)
+            deleted += graph.cleanup(keep=10, min_age="5s", confirm=True).versions
+    return {"commits": commits, "deleted": deleted}
+
+
+CASES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "optimize": optimize,
     "memory": memory,
+    "squeeze": squeeze,
     "wide": wide,
     "archive": archive,
     "cleanup": cleanup,
     "edges": edges,
+    "beside": beside,
 }
+SIDE: dict[str, Callable[[Path, float, str], dict[str, Any]]] = {"writer": writer, "keeper": keeper}
 
 if __name__ == "__main__":
-    print(json.dumps(CASES[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))))
+    case, place, *rest = sys.argv[1:]
+    if case in SIDE:
+        print(json.dumps(SIDE[case](Path(place), float(rest[0]), rest[1])))
+    else:
+        print(json.dumps(CASES[case](Path(place), int(rest[0]))))

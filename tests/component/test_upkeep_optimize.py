@@ -19,6 +19,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.graph import Graph
 from omnigraph.manifest.state import TAIL_KEEP, TAIL_ROLL
 from omnigraph.table import compaction
+from omnigraph.table.compaction import Limits
 from tests.component.upkeep_material import (
     SCHEMA,
     displace,
@@ -158,6 +159,27 @@ def test_a_memory_budget_is_enough(graph: Graph) -> None:
     assert content(graph) == before and pin_of(graph, "node:Person").fragments == 1
 
 
+@pytest.mark.parametrize("memory_mb", [16, 128, 1024])
+def test_a_memory_budget_bounds_what_is_read_ahead(graph: Graph, memory_mb: int) -> None:
+    pin = pin_of(graph, "node:Person")
+    handle = engine_of(graph).tables.open(ref_of(graph, "node:Person"), pin.version)
+    given = compaction.options(handle, Limits(None, memory_mb))
+    a_row = sum(file.file_size_bytes or 0 for f in handle.get_fragments() for file in f.metadata.files) // pin.rows
+    assert given["num_threads"] == 1
+    assert given["io_buffer_size"] + 16 * given["batch_size"] * a_row <= memory_mb * 2**20
+
+
+def test_a_rewrite_with_a_budget_gives_memory_back_and_one_without_leaves_the_allocator_alone(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
+    monkeypatch.setattr("omnigraph.upkeep.optimize.give_freed_memory_back", lambda: told.append(True))
+    graph.optimize()
+    assert told == []
+    graph.optimize(memory_mb=128)
+    assert told == [True]
+
+
 def test_settings_that_let_lance_delete_versions_are_taken_out(graph: Graph) -> None:
     engine = engine_of(graph)
     pin, ref = pin_of(graph, "node:Place"), ref_of(graph, "node:Place")
@@ -250,6 +272,33 @@ def test_rows_changed_while_they_were_rewritten_are_not_lost(graph: Graph) -> No
     assert pin_of(graph, "node:Person").fragments <= 2
     assert graph.verify(deep=True).clean
     assert engine.intents.names() == []
+
+
+def test_one_conflict_costs_one_rewrite(local_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several rewrites of one table, the one whose row was changed is made again; the others stand."""
+    original = compaction.rewrite
+    made: list[int] = []
+    with make(local_root, commits=12) as graph, og.open(local_root) as other:
+        tasks = len(graph.plan_compaction(types=["Person"], target_rows=4).tasks)
+        assert tasks >= 3
+
+        def slow(task: Any, handle: Any, meter: Any = None) -> Any:
+            made.append(compaction.source_count(task))
+            result = original(task, handle, meter)
+            if len(made) == 1:
+                other.load(people("p1", age=99), mode="merge")
+            return result
+
+        before = graph.snapshot().to_arrow("Person").num_rows
+        monkeypatch.setattr(compaction, "rewrite", slow)
+        [report] = graph.optimize(types=["Person"], target_rows=4).tables
+        assert report.conflicts == 1 and report.skipped is None
+        assert report.rewrites in (tasks, tasks - 1)  # of what was left of the one, there may be nothing to merge
+        assert len(made) <= tasks + 1
+        row = graph.snapshot().get("Person", "p1")
+        assert row is not None and row["age"] == 99
+        assert graph.snapshot().to_arrow("Person").num_rows == before
+        assert graph.verify(deep=True).clean
 
 
 def test_rows_appended_while_others_were_rewritten_stay(graph: Graph) -> None:

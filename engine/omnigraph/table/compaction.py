@@ -29,8 +29,9 @@ _Result: Any = lance.optimize.RewriteResult
 
 TARGET_ROWS = 1024 * 1024  # Lance's own default
 MEMORY_MB_MIN = 16
-# Decoded rows are a few times what is stored, and a rewrite holds batches being read and being written.
+# Decoded rows are a few times what is stored, and several batches are under way at a time.
 _DECODED = 8
+_BATCHES = 16
 _BATCH_ROWS_MAX = 8192
 _READ_AHEAD_BYTES_MAX = 256 * 1024 * 1024
 VERSIONS_OF_A_REWRITE = 2
@@ -60,8 +61,8 @@ def options(handle: LanceDataset, limits: Limits) -> Any:
         stored = sum(file.file_size_bytes or 0 for meta in fragments for file in meta.files)
         width = max(1, _DECODED * stored // rows)
         found["num_threads"] = 1
-        found["batch_size"] = int(max(1, min(_BATCH_ROWS_MAX, budget // 4 // width)))
-        found["io_buffer_size"] = int(min(_READ_AHEAD_BYTES_MAX, budget // 4))
+        found["batch_size"] = int(max(1, min(_BATCH_ROWS_MAX, budget // _BATCHES // width)))
+        found["io_buffer_size"] = int(min(_READ_AHEAD_BYTES_MAX, budget // 8))
     return found
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.maintain import BUSY, GONE, LEFT, PUBLISHED, SUPERSEDED, Done, Line, Work, run_turn
 from omnigraph.core import progress
+from omnigraph.core.allocator import give_freed_memory_back
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.core.ids import new_uuid
 from omnigraph.core.meter import Meter
@@ -136,6 +137,8 @@ def optimize(
 ) -> OptimizeReport:
     """Compact, fold and build indexes, strip settings that delete versions, then compact ``__manifest``."""
     limits = check_limits(target_rows, memory_mb)
+    if limits.memory_mb is not None:
+        give_freed_memory_back()
     return _run(engine, types, limits, branches, actor, meter or Meter(), rewrites=True, folds=True)
 
 
