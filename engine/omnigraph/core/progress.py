@@ -170,7 +170,7 @@ _phase: ContextVar[_Phase | None] = ContextVar("omnigraph-progress-phase", defau
 
 
 @contextlib.contextmanager
-def listen(listener: Listener | None, *, clock: Clock = SYSTEM_CLOCK, interval_s: float = INTERVAL_S) -> Iterator[None]:
+def listen(listener: Listener | None, *, clock: Clock | None = None, interval_s: float = INTERVAL_S) -> Iterator[None]:
     """Tell ``listener`` of everything that this thread starts within the block. None changes nothing."""
     if listener is None:
         yield
