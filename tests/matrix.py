@@ -28,6 +28,8 @@ from omnigraph.testing.faults import CATALOGUE
 from omnigraph.testing.operations import OPERATIONS
 from omnigraph.testing.zombies import WOKE_UP, deaths, pause, sleepers, sleeping_recoverers
 
+OTHERS_DRAWN = 3  # pools that have a turn for each new one
+
 
 @dataclass
 class Line:
@@ -112,7 +114,8 @@ def run_all(matrix: Matrix, kind: str, chosen: argparse.Namespace) -> dict[str, 
             open_pools.append(fresh)
         if not open_pools:
             break
-        for pool in list(open_pools):
+        # The newest and some others: every operation has its turn before any of them is through.
+        for pool in {id(one): one for one in (open_pools[-1], *rng.choices(open_pools, k=OTHERS_DRAWN))}.values():
             draw = next(pool[1], None)
             if draw is None:
                 open_pools.remove(pool)

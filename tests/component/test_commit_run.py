@@ -216,7 +216,7 @@ def test_a_validator_that_still_holds_lets_the_plan_go_on(engine: Engine, engine
     asked = []
 
     def prepare(txn: Any) -> Prepared:
-        rows = rows_for(engine, TWO[0], ["late"])
+        rows = rows_for(txn, TWO[0], ["late"])
         stage = lambda handle, meter: engine.tables.stage_append(handle, rows, meter)  # noqa: E731
         return Prepared(
             (Action(TWO[0], stage, Counts(inserted=1)),),

@@ -15,6 +15,7 @@ from omnigraph.core.clock import Clock
 GRACE_MIN_S = 5.0  # with commits of 0.2 to 0.6 s, one second rolled back the living; five never did
 GRACE_COMMITS = 20.0
 SHORT_GRACE = 0.1  # of the grace, behind a front that turned out dead: a row of dead owners must not cost one each
+SIGN_OF_LIFE = 0.25  # of the grace: how often a writer that is long at the front says that it lives
 CONTENDED_MIN_S = 2.0
 CONTENDED_COMMITS = 30.0
 POLL_COMMITS = 0.5

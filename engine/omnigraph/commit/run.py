@@ -306,12 +306,15 @@ def _stage_and_arm(
     staging = [engine.spawn(action.stage, handles[action.key], meter) for action in prepared.actions]
     try:
         if turn.op is not None:
+            # A short staging goes on while the ticket becomes the plan; a long one needs the ticket's signs of life.
             older = turn.someone_older()
-            transactions = gather(staging)
+            if older or prepared.stage_first:
+                gather(staging)
             if older:
                 return None
             meter.step()
             turn.rewrite(data)
+            transactions = gather(staging)
         elif prepared.stage_first:
             transactions = gather(staging)
             meter.step()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -300,7 +301,9 @@ def parse_head(row: RawRow) -> Head:
     )
 
 
+@lru_cache(maxsize=1024)
 def parse_history(row: RawRow) -> HistoryRow:
+    """History never changes, and each reload of a state reads the newest rows again."""
     body = _body(row)
     if row.object_type == PLAN_ABORT:
         return AbortRow(

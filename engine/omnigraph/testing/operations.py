@@ -86,9 +86,8 @@ def keys_of(width: int) -> list[str]:
     return [f"node:{name}" for name in TYPES[:width]]
 
 
-def rows_for(engine: Engine, key: str, names: Sequence[str]) -> pa.Table:
-    catalog = engine.catalog(engine.latest(MAIN).state.schema)
-    schema = table_schema(catalog.by_table_key(key))
+def rows_for(txn: Txn, key: str, names: Sequence[str]) -> pa.Table:
+    schema = table_schema(txn.catalog.by_table_key(key))
     values: dict[str, list[Any]] = {"id": list(names), "n": list(range(len(names))), "name": list(names)}
     return pa.table({name: values[name] for name in schema.names}, schema=schema)
 
@@ -109,7 +108,7 @@ def append(
     def prepare(txn: Txn) -> Prepared:
         actions = []
         for key in keys:
-            rows = rows_for(txn.engine, key, names)
+            rows = rows_for(txn, key, names)
 
             def stage(handle: Any, meter: Meter, rows: pa.Table = rows) -> Any:
                 return txn.engine.tables.stage_append(handle, rows, meter)
@@ -127,7 +126,7 @@ def overwrite(engine: Engine, keys: Sequence[str], names: Sequence[str]) -> Outc
     def prepare(txn: Txn) -> Prepared:
         actions = []
         for key in keys:
-            rows = rows_for(txn.engine, key, names)
+            rows = rows_for(txn, key, names)
 
             def stage(handle: Any, meter: Meter, rows: pa.Table = rows) -> Any:
                 return txn.engine.tables.stage_overwrite(handle, rows, meter)
@@ -147,7 +146,7 @@ def displace(engine: Engine, key: str) -> None:
     txn = open_txn(engine, MAIN, deadline=Deadline(engine.clock, 60), meter=Meter())
     pin = txn.pin(key)
     handle = txn.handle(key)
-    transaction = engine.tables.stage_append(handle, rows_for(engine, key, ["stray"]))
+    transaction = engine.tables.stage_append(handle, rows_for(txn, key, ["stray"]))
     transaction.uuid = new_uuid()
     engine.tables.commit(TableRef(pin.location, pin.ref), handle, transaction)
 

@@ -1,0 +1,164 @@
+"""How writers that have met others queue: who waits for whom, for how long, and who is passed by. Speed and fairness only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from omnigraph.commit import manners
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.intent import Ticket, encode_ticket
+from omnigraph.commit.plan import BranchName, Counts, Owner
+from omnigraph.commit.run import Action, Prepared, Request, run
+from omnigraph.commit.txn import Txn
+from omnigraph.core import failpoints
+from omnigraph.core.clock import ManualClock
+from omnigraph.core.errors import OutcomeUnknown
+from omnigraph.core.ids import new_ulid
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.store import open_store
+from omnigraph.testing.content import commits_of, faults_of, history_of
+from omnigraph.testing.operations import append, create, keys_of, rows_for
+
+ONE, TWO = keys_of(1), keys_of(2)
+ELSEWHERE = Owner("another-host", "another-boot", 7, 7)
+
+
+@pytest.fixture
+def engines(local_root: str) -> Iterator[Callable[..., Engine]]:
+    create(local_root)
+    made: list[Engine] = []
+
+    def make(**kwargs: Any) -> Engine:
+        made.append(Engine(open_store(local_root), **kwargs))
+        made[-1].latest(MAIN)
+        return made[-1]
+
+    yield make
+    failpoints.disarm()
+    for engine in made:
+        engine.close()
+
+
+def put_ticket(engine: Engine, owner: Owner, keys: list[str]) -> str:
+    op = new_ulid(engine.clock)
+    ticket = Ticket(engine.graph_id, op, "load", BranchName(MAIN, engine.graph_id), tuple(keys), owner)
+    engine.intents.arm(op, encode_ticket(ticket))
+    return op
+
+
+def pending(engine: Engine) -> list[str]:
+    return [op for op, _ in engine.intents.names()]
+
+
+def test_a_dead_owner_of_this_host_is_not_waited_for(engines: Callable[..., Engine]) -> None:
+    clock = ManualClock()
+    engine = engines(clock=clock)
+    put_ticket(engine, replace(engine.owner, started=engine.owner.started + 1), ONE)
+    engine.manners.note_neighbour()
+    before = clock.monotonic()
+    append(engine, ONE, ["a"])
+    assert clock.monotonic() - before < 1.0
+    assert pending(engine) == [] and faults_of(engine) == []
+
+
+def test_a_row_of_owners_that_nobody_knows_to_be_dead_costs_one_grace_and_a_tenth_each(
+    engines: Callable[..., Engine],
+) -> None:
+    clock = ManualClock()
+    engine = engines(clock=clock)
+    for _ in range(6):
+        put_ticket(engine, ELSEWHERE, ONE)
+    engine.manners.note_neighbour()
+    before = clock.monotonic()
+    append(engine, ONE, ["a"], deadline_s=600)
+    waited = clock.monotonic() - before
+    grace = manners.GRACE_MIN_S
+    assert grace <= waited < 2 * grace, "not six graces"
+    assert pending(engine) == [] and faults_of(engine) == []
+
+
+def test_tickets_of_other_tables_are_not_waited_for(engines: Callable[..., Engine]) -> None:
+    clock = ManualClock()
+    engine = engines(clock=clock)
+    other = put_ticket(engine, ELSEWHERE, TWO[1:])
+    engine.manners.note_neighbour()
+    before = clock.monotonic()
+    append(engine, ONE, ["a"])
+    assert clock.monotonic() - before < 1.0
+    assert pending(engine) == [other]
+
+
+def test_a_writer_that_met_nobody_never_lists(engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines()
+    listed: list[object] = []
+    names = engine.intents.names
+    monkeypatch.setattr(engine.intents, "names", lambda meter=None: listed.append(1) or names(meter))
+    append(engine, TWO, ["a"])
+    assert listed == []
+    engine.manners.note_neighbour()
+    append(engine, TWO, ["b"])
+    assert listed != []
+
+
+def test_a_complete_plan_in_the_way_is_published_first_and_nobody_waits_for_its_owner(
+    engines: Callable[..., Engine],
+) -> None:
+    clock = ManualClock()
+    dead, engine = engines(), engines(clock=clock)
+    dead.owner = ELSEWHERE
+    with failpoints.armed("publish.before_swap", "raise"), pytest.raises(OutcomeUnknown):
+        append(dead, TWO, ["theirs"], actor="dead")
+    before = clock.monotonic()
+    row = append(engine, TWO, ["ours"], actor="ours").row
+    assert row is not None and clock.monotonic() - before < manners.GRACE_MIN_S
+    commits = [one for one in history_of(engine) if isinstance(one, CommitRow)]
+    assert [one.actor for one in commits[-2:]] == ["dead", "ours"]
+    assert faults_of(engine) == []
+
+
+def test_a_writer_that_prepares_longer_than_the_grace_keeps_its_turn(
+    engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manners, "GRACE_MIN_S", 0.4)
+    monkeypatch.setattr(manners, "GRACE_COMMITS", 0.0)
+    slow, quick = engines(), engines()
+    for engine in (slow, quick):
+        engine.manners.note_neighbour()
+    in_turn, waited = threading.Event(), threading.Event()
+    asked: list[float] = []
+    beyond = manners.FrontWatch.beyond_grace
+
+    def watched(self: manners.FrontWatch, op: str, stamp: str) -> bool:
+        asked.append(quick.clock.monotonic())
+        if asked[-1] - asked[0] > 3 * 0.4:
+            waited.set()
+        return beyond(self, op, stamp)
+
+    monkeypatch.setattr(manners.FrontWatch, "beyond_grace", watched)
+
+    def prepare(txn: Txn) -> Prepared:
+        in_turn.set()
+        assert waited.wait(60), "nobody stood behind for three graces"
+        rows = rows_for(txn, ONE[0], ["slow"])
+        return Prepared(
+            (Action(ONE[0], lambda handle, meter: slow.tables.stage_append(handle, rows, meter), Counts(inserted=1)),)
+        )
+
+    first = threading.Thread(target=lambda: run(slow, Request("load", MAIN, frozenset(ONE), "slow"), prepare, Meter()))
+    second = threading.Thread(target=lambda: append(quick, ONE, ["quick"], actor="quick"))
+    first.start()
+    assert in_turn.wait(60)
+    second.start()
+    for one in (first, second):
+        one.join(60)
+        assert not one.is_alive()
+    rows = history_of(quick)[1:]
+    assert [row.actor for row in rows] == ["slow", "quick"], "the turn was not taken away"
+    assert not [row for row in rows if isinstance(row, AbortRow)]
+    assert len(commits_of(quick)) == 3 and faults_of(quick) == []
