@@ -1,0 +1,3 @@
+from omnigraph_pipelines.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,189 @@
+"""The commands of ``omnigraph-pipelines``. Results on stdout, everything else on stderr; ``--json`` prints one document."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import omnigraph as og
+from omnigraph_pipelines import planning
+from omnigraph_pipelines.graph_file import GraphFile, load_graph_file
+
+SCHEMA_VERSION = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+app = typer.Typer(
+    name="omnigraph-pipelines",
+    help="Check a graph file, show what would be ingested, ingest without a UI.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings=_SETTINGS,
+)
+
+File = Annotated[
+    Path | None,
+    typer.Argument(help="The graph file. Left out: OMNIGRAPH_GRAPH_FILE, else graph.yaml here.", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Sources = Annotated[
+    list[str] | None, typer.Option("--source", "-s", help="Only this source; may be repeated.", show_default=False)
+]
+
+
+def run(argv: Sequence[str]) -> int:
+    """One command line to an exit code."""
+    try:
+        code = app(list(argv), standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except typer.Exit as left:
+        return int(left.exit_code)
+    except KeyboardInterrupt:
+        _say("interrupted: what was staged and not committed is taken back by the next cleanup")
+        return EXIT_INTERRUPTED
+    except og.errors.OmnigraphError as error:
+        return _failed(error, as_json="--json" in argv)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # typer keeps the class of its complaints to itself
+            raise
+        _say(f"error[usage]: {error.format_message()}\nhint: run `omnigraph-pipelines --help`")
+        return EXIT_USAGE
+
+
+@app.command()
+def validate(file: File = None, as_json: Json = False) -> None:
+    """Check a graph file: its settings, its schema, and each source against the schema. Opens no store."""
+    found = load_graph_file(file)
+    sources = [
+        {"source": source.name, "batches": source.batches, "types": list(found.types_of(source))}
+        for source in found.settings.sources
+    ]
+    result = {
+        "file": str(found.path),
+        "graph": found.settings.graph.name,
+        "types": sum(1 for _ in found.catalog.types()),
+        "sources": sources,
+    }
+
+    def show() -> None:
+        _out(f"{found.path}: good; graph {result['graph']}, {result['types']} types")
+        for one in sources:
+            _out(f"  source {one['source']}: {', '.join(one['types'])} from {one['batches']}")
+
+    _answer(result, show, as_json=as_json)
+
+
+@app.command()
+def plan(
+    file: File = None,
+    source: Sources = None,
+    every: Annotated[bool, typer.Option("--all", help="List batches that are committed, too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the batches that have arrived and what would be done with each. Changes nothing."""
+    found = load_graph_file(file)
+    planned = planning.plan_ingest(found, planning.choose(found, source))
+    due = sum(one.is_due for one in planned)
+    result = {
+        "due": due,
+        "committed": sum(one.state == "committed" for one in planned),
+        "incomplete": sum(one.state == "incomplete" for one in planned),
+        "batches": [one.to_dict() for one in planned if every or one.state != "committed"],
+    }
+
+    def show() -> None:
+        for one in planned:
+            if every or one.state != "committed":
+                what = one.reason or one.commit_id or f"{one.files} files, {one.bytes:,} bytes"
+                _out(f"{one.state:<10}  {one.source}/{one.batch}  {what}")
+        _out(f"{due} to ingest, {result['committed']} committed, {result['incomplete']} incomplete")
+
+    _answer(result, show, as_json=as_json)
+
+
+@app.command(name="run")
+def run_batches(
+    file: File = None,
+    source: Sources = None,
+    batch: Annotated[
+        list[str] | None,
+        typer.Option("--batch", "-b", help="Only this batch; may be repeated. Needs one --source.", show_default=False),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Commit a batch that the graph has already once more.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Ingest what is due, one batch after the other, oldest first: stage, check, commit, as Dagster would.
+
+    Runs are recorded where DAGSTER_HOME says, and nowhere without it. Stops at the first batch that is refused.
+    """
+    from omnigraph_pipelines.cli.running import run_planned
+
+    found = load_graph_file(file)
+    chosen = planning.choose(found, source)
+    if batch and len(chosen) != 1:
+        raise og.errors.InvalidInput("--batch needs one --source", hint="name the source that the batch belongs to")
+    planned = planning.plan_ingest(found, chosen)
+    if batch:
+        unknown = sorted(set(batch) - {one.batch for one in planned})
+        if unknown:
+            raise og.errors.NotFound(
+                f"source {chosen[0].name} has no batch {unknown[0]!r}", hint="`omnigraph-pipelines plan` lists them"
+            )
+        planned = [one for one in planned if one.batch in batch]
+    todo = [one for one in planned if one.is_due or ((force or batch) and one.state != "incomplete")]
+    _say(_target(found, len(todo)))
+    done: list[Mapping[str, Any]] = []
+    result = {"batches": done}
+    for told in run_planned(found, todo, force=force):
+        done.append(told)
+        if not as_json:
+            _out(
+                f"{told['source']}/{told['batch']}  commit {told['commit_id']}  {told['rows']}  {told['seconds']:.1f} s"
+            )
+    _answer(result, lambda: _out(f"{len(done)} ingested"), as_json=as_json)
+
+
+def _target(file: GraphFile, count: int) -> str:
+    return f"{count} batches into {file.settings.graph.name} ({file.settings.graph.uri}), branch {file.settings.graph.branch}"
+
+
+# --- telling --------------------------------------------------------------------------------------------------------------
+
+
+def _answer(result: Mapping[str, Any], show: Callable[[], None], *, as_json: bool) -> None:
+    if as_json:
+        _out(json.dumps({"schema_version": SCHEMA_VERSION, "ok": True, "result": result}, indent=2))
+    else:
+        show()
+
+
+def _failed(error: og.errors.OmnigraphError, *, as_json: bool) -> int:
+    if as_json:
+        _out(
+            json.dumps({"schema_version": SCHEMA_VERSION, "ok": False, "error": error.to_dict()}, indent=2, default=str)
+        )
+    problems = error.facts.get("problems") or [{"message": error.message}]
+    for one in problems:
+        _say(f"error[{error.code}]: {one['message']}")
+    _say(f"hint: {error.hint}")
+    return int(error.exit_code)
+
+
+def _out(text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
