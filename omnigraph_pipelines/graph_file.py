@@ -21,6 +21,7 @@ from omnigraph_pipelines.settings import Settings, SourceSettings, absolute
 
 GRAPH_FILE_VARIABLE: Final = "OMNIGRAPH_GRAPH_FILE"
 _BYTES_MAX: Final = 4 << 20  # thousands of sources; more is not a graph file
+_VALUES_MAX: Final = 500_000  # with what anchors stand for
 _SHOWN_MAX: Final = 20
 
 Path_ = tuple[str | int, ...]
@@ -96,10 +97,7 @@ def _parse(text: str, where: Path) -> tuple[Any, dict[Path_, tuple[int, int]]]:
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark is not None else 1
-        column = mark.column + 1 if mark is not None else 1
-        raise _refused([_Problem(where, (line, column), f"not YAML: {error.problem or error.context}")]) from error
+        raise _refused([_Problem(where, _at(error), f"not YAML: {error.problem or error.context}")]) from error
     except yaml.YAMLError as error:
         raise _refused([_Problem(where, (1, 1), f"not YAML: {' '.join(str(error).split())[:200]}")]) from error
     if root is None:
@@ -109,7 +107,10 @@ def _parse(text: str, where: Path) -> tuple[Any, dict[Path_, tuple[int, int]]]:
     _walk(root, (), places, problems, where, frozenset())
     if problems:
         raise _refused(problems)
-    return yaml.SafeLoader("").construct_document(root), places
+    try:
+        return yaml.SafeLoader("").construct_document(root), places
+    except yaml.MarkedYAMLError as error:
+        raise _refused([_Problem(where, _at(error), f"not a plain value: {error.problem}")]) from error
 
 
 def _walk(
@@ -122,6 +123,10 @@ def _walk(
 ) -> None:
     if id(node) in above:
         problems.append(_Problem(where, _mark(node), "an anchor contains itself"))
+        return
+    if len(places) > _VALUES_MAX:
+        if not problems:
+            problems.append(_Problem(where, _mark(node), f"the file has more than {_VALUES_MAX} values"))
         return
     above = above | {id(node)}
     places.setdefault(path, _mark(node))
@@ -140,6 +145,11 @@ def _walk(
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
             _walk(value, (*path, index), places, problems, where, above)
+
+
+def _at(error: yaml.MarkedYAMLError) -> tuple[int, int]:
+    mark = error.problem_mark or error.context_mark
+    return (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
 
 
 def _mark(node: yaml.Node) -> tuple[int, int]:
