@@ -269,7 +269,7 @@ def _etag(path: str) -> str:
     store, within = filesystem(path)
     try:
         with store.open_input_stream(within) as stream:
-            known = {bytes(name).decode().lower(): bytes(value).decode() for name, value in stream.metadata().items()}
+            known = {_plain(name).lower(): _plain(value) for name, value in stream.metadata().items()}
             if "etag" in known:
                 return known["etag"]
             digest = hashlib.sha256()
@@ -279,3 +279,7 @@ def _etag(path: str) -> str:
     except OSError as error:
         reason = " ".join(str(error).split())[:200]
         raise og.errors.StoreUnavailable(f"{path} cannot be read: {reason}", path=path) from error
+
+
+def _plain(text: Any) -> str:
+    return text.decode() if isinstance(text, bytes) else str(text)

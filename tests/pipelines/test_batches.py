@@ -1,0 +1,163 @@
+"""A batch is known by its contents, whenever they came; what is incomplete is told from what is complete."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+import omnigraph as og
+from omnigraph_pipelines.batches import Batch, check_complete, find_batch, find_batches, is_key, matches
+from omnigraph_pipelines.settings import SourceSettings
+
+TABLES = [{"node": "Person", "files": "people*.csv"}, {"edge": "Follows", "files": "edges/*.csv", "optional": True}]
+
+
+def folders(at: Any, **given: Any) -> SourceSettings:
+    return SourceSettings.model_validate(
+        {"name": "crm", "batches": f"{at}/landing/*/", "mode": "merge", "tables": TABLES, **given}
+    )
+
+
+def files(at: Any) -> SourceSettings:
+    return SourceSettings.model_validate(
+        {"name": "feed", "batches": f"{at}/landing/*.jsonl", "mode": "append", "format": "graph"}
+    )
+
+
+def put(path: Path, text: str = "x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_batches_come_oldest_key_first_and_hidden_ones_are_nobodys(tmp_path: Path) -> None:
+    for name in ("b", "a", "_tmp", ".b"):
+        put(tmp_path / "landing" / name / "people.csv")
+    put(tmp_path / "landing" / "c.csv")
+    assert [batch.key for batch in find_batches(folders(tmp_path))] == ["a", "b"]
+    for name in ("2.jsonl", "1.jsonl", "_3.jsonl", "4.csv"):
+        put(tmp_path / "landing" / name)
+    assert [batch.key for batch in find_batches(files(tmp_path))] == ["1.jsonl", "2.jsonl"]
+
+
+def test_a_landing_place_that_is_not_there_yet_holds_nothing(tmp_path: Path) -> None:
+    assert find_batches(folders(tmp_path)) == []
+    with pytest.raises(og.errors.NotFound, match="no batch 'x'"):
+        find_batch(folders(tmp_path), "x")
+
+
+def test_a_batch_may_lie_below_several_wildcards(tmp_path: Path) -> None:
+    put(tmp_path / "in" / "eu" / "crm" / "1" / "people.csv")
+    put(tmp_path / "in" / "us" / "crm" / "1" / "people.csv")
+    source = folders(tmp_path).model_copy(update={"batches": f"{tmp_path}/in/*/crm/*/"})
+    assert [batch.key for batch in find_batches(source)] == ["eu/crm/1", "us/crm/1"]
+    assert find_batch(source, "us/crm/1").matching("people*.csv")[0].path.endswith("in/us/crm/1/people.csv")
+    with pytest.raises(og.errors.NotFound):
+        find_batch(source, "../eu")
+
+
+def test_only_files_that_a_table_reads_make_a_batch(tmp_path: Path) -> None:
+    batch = tmp_path / "landing" / "b"
+    put(batch / "people1.csv")
+    put(batch / "edges" / "e.csv")
+    before = find_batch(folders(tmp_path), "b")
+    for name in ("README", "_SUCCESS", "edges/deeper/e.csv", ".people.csv", "people.csv.tmp"):
+        put(batch / name)
+    after = find_batch(folders(tmp_path), "b")
+    assert [one.name for one in after.files] == ["edges/e.csv", "people1.csv"]
+    assert after.fingerprint() == before.fingerprint() and after.listing == before.listing
+
+
+def test_a_fingerprint_is_made_of_names_and_contents_and_of_no_times(tmp_path: Path) -> None:
+    path = put(tmp_path / "landing" / "b" / "people.csv", "name\nAda\n")
+    first = find_batch(folders(tmp_path), "b")
+    contents = first.fingerprint()
+    os.utime(path, ns=(1, 1))
+    touched = find_batch(folders(tmp_path), "b")
+    assert touched.listing != first.listing
+    assert touched.fingerprint() == contents
+    path.write_text("name\nEve\n")  # as long as before
+    assert find_batch(folders(tmp_path), "b").fingerprint() != contents
+    path.write_text("name\nAda\n")
+    assert find_batch(folders(tmp_path), "b").fingerprint() == contents
+    path.rename(path.with_name("people2.csv"))
+    assert find_batch(folders(tmp_path), "b").fingerprint() != contents
+
+
+def test_a_batch_without_its_marker_or_its_files_is_incomplete(tmp_path: Path) -> None:
+    marked = folders(tmp_path, ready="_SUCCESS")
+    put(tmp_path / "landing" / "b" / "people.csv")
+    with pytest.raises(og.errors.InvalidInput, match="still being written: it has no _SUCCESS"):
+        check_complete(marked, find_batch(marked, "b"))
+    put(tmp_path / "landing" / "b" / "_SUCCESS")
+    check_complete(marked, find_batch(marked, "b"))
+    put(tmp_path / "landing" / "c" / "edges" / "e.csv")
+    with pytest.raises(og.errors.InvalidInput, match=r"no file people\*.csv for Person"):
+        check_complete(folders(tmp_path), find_batch(folders(tmp_path), "c"))
+
+
+@pytest.mark.parametrize("key", ["", "a...b", "a\nb", "x" * 200, "\u202e"])
+def test_names_that_cannot_be_partitions_are_known(key: str) -> None:
+    assert not is_key(key)
+    assert is_key("2026-01-05 é.jsonl")
+
+
+def test_a_star_does_not_cross_a_slash() -> None:
+    assert matches("a/b.csv", "*/*.csv") and not matches("a/b.csv", "*.csv") and not matches("a/b/c.csv", "a/*.csv")
+
+
+# --- on an object store -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def landing(s3_root: str) -> Any:
+    """A client that puts objects below a prefix, and the prefix."""
+    bucket, _, prefix = s3_root.removeprefix("s3://").partition("/")
+    client = boto3.client("s3")
+
+    def write(name: str, text: str) -> None:
+        client.put_object(Bucket=bucket, Key=f"{prefix}/{name}", Body=text.encode())
+
+    return s3_root, write
+
+
+def test_batches_on_a_store_are_found_and_known_by_tags_of_the_store(landing: Any) -> None:
+    root, write = landing
+    source = folders(root, ready="_SUCCESS")
+    assert find_batches(source) == []
+    write("landing/b/people1.csv", "name\nAda\n")
+    write("landing/b/edges/e.csv", "from,to\n")
+    write("landing/_tmp/people1.csv", "name\n")
+    write("landing/a.jsonl", "{}")
+    (batch,) = find_batches(source)
+    assert (batch.key, batch.is_ready, [one.name for one in batch.files]) == (
+        "b",
+        False,
+        ["edges/e.csv", "people1.csv"],
+    )
+    assert batch.files[1].path == f"{root}/landing/b/people1.csv"
+    first = batch.fingerprint()
+    write("landing/b/_SUCCESS", "")
+    write("landing/b/people1.csv", "name\nAda\n")
+    again = find_batch(source, "b")
+    assert again.is_ready and again.fingerprint() == first
+    write("landing/b/people1.csv", "name\nEve\n")
+    assert find_batch(source, "b").fingerprint() != first
+    assert [one.key for one in find_batches(files(root))] == ["a.jsonl"]
+    assert find_batch(files(root), "a.jsonl").bytes == 2
+
+
+def test_a_store_that_does_not_answer_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    with pytest.raises(og.errors.StoreUnavailable, match="cannot be listed"):
+        find_batches(folders("s3://bucket"))
+
+
+def test_a_batch_tells_its_size() -> None:
+    assert Batch("b", "b", ()).bytes == 0
