@@ -16,6 +16,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
+from omnigraph.write import committed, part_checks
 from omnigraph.write.part import Split, StagedPart
 from omnigraph.write.part_task import RecordRows, TableRows
 
@@ -187,6 +188,10 @@ LOADS = st.lists(
 @settings(deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(loads=LOADS, cut=st.integers(1, 4))
 def test_random_batches_come_out_the_same_through_both_doors(loads: list[Any], cut: int) -> None:
+    same_through_both_doors(SCHEMA, loads, cut)
+
+
+def same_through_both_doors(schema: str, loads: list[Any], cut: int) -> None:
     first: Rows = {
         "Person": [{"name": f"p{n}", "age": n, "city": None, "mail": "a" if n == 1 else None} for n in range(4)],
         "Note": [{"id": "n0", "text": "x", "spot": [1.0, 2.0]}],
@@ -195,8 +200,8 @@ def test_random_batches_come_out_the_same_through_both_doors(loads: list[Any], c
     }
     with (
         tempfile.TemporaryDirectory() as folder,
-        og.init(f"{folder}/a", SCHEMA) as one,
-        og.init(f"{folder}/b", SCHEMA) as other,
+        og.init(f"{folder}/a", schema) as one,
+        og.init(f"{folder}/b", schema) as other,
     ):
         for graph in (one, other):
             graph.load(tables(first), mode="append")
@@ -212,6 +217,62 @@ def test_random_batches_come_out_the_same_through_both_doors(loads: list[Any], c
                 assert files(one) == before, "what was staged for a refused batch is taken away"
         assert one.verify(deep=True).ok
         assert not list(Path(folder, "a", "__staging").glob("*"))
+
+
+def knows(*rows: tuple[str, str, str]) -> list[dict[str, Any]]:
+    return [{"id": id, "from": src, "to": dst, "weight": None} for id, src, dst in rows]
+
+
+def mails(**rows: str | None) -> list[dict[str, Any]]:
+    return [{"name": name, "mail": mail} for name, mail in rows.items()]
+
+
+# Every rule about several rows, broken and kept, one load after the other: (mode, rows, what is said).
+STEPS: list[tuple[str, Rows, str | None]] = [
+    ("append", {"Person": mails(p0="a", p1="b", p2="a", p3="c", p4="b", p5=None)}, "unique"),
+    ("append", {"Person": mails(p0="a", p1="b", p2="c", p3=None, p4=None)}, None),
+    ("append", {"Person": mails(q0="b", q1="x", q2="a", p3="y")}, "unique"),
+    ("append", {"Person": mails(p3=None, p9=None)}, "key-conflict"),
+    ("merge", {"Person": mails(p0="b", p1="a", p2="c", q0="d")}, None),  # two change places
+    ("merge", {"Person": mails(p0="c", p1="a", q1="e")}, "unique"),
+    ("merge", {"Person": mails(p0="z", p1="y", p0_="z")}, "unique"),
+    ("append", {"Knows": knows(("k1", "p0", "p1"), ("k2", "p0", "p2"), ("k3", "p0", "p3"))}, "card-max"),
+    ("append", {"Knows": knows(("k1", "p0", "p1"), ("k2", "p0", "p2"), ("k3", "p1", "p3"), ("k4", "p2", "p3"))}, None),
+    ("merge", {"Knows": knows(("k5", "p0", "p4"), ("k6", "p3", "p4"))}, "card-max"),
+    ("merge", {"Knows": knows(("k1", "p0", "p4"), ("k2", "p0", "p1"))}, None),
+    ("merge", {"Knows": knows(("k3", "p4", "p1"), ("k1", "p2", "p1"))}, "card-min"),
+    ("merge", {"Knows": knows(("k3", "p4", "p1"), ("k9", "p1", "p0"))}, None),
+    ("merge", {"Knows": knows(("k3", "p4", "p1"), ("k7", "p1", "nobody"))}, "missing-endpoint"),
+    ("merge", {"Knows": knows(("k4", "p2", "p1"), ("k8", "p3", "p0"), ("k4", "p2", "p0"))}, "duplicate-id"),
+    ("append", {"Note": [{"id": "n0"}, {"id": "n1"}], "Likes": [{"from": "p0", "to": "n0"}, {"from": "p0", "to": "n0"}]},
+     "unique"),
+    ("append", {"Note": [{"id": "n0"}, {"id": "n1"}], "Likes": [{"from": f"p{n}", "to": "n0"} for n in range(5)]}, None),
+    ("merge", {"Likes": [{"from": f"p{n % 5}", "to": f"n{n // 5}"} for n in range(10)]}, None),  # five are there already
+    ("append", {"Likes": [{"from": "p1", "to": "n1"}]}, "unique"),
+    ("overwrite", {"Person": mails(p0="a", p1="b")}, "orphan"),
+    ("overwrite", {"Knows": knows(("k1", "p0", "p1"), ("k2", "p1", "p0"))}, "card-min"),
+    ("overwrite", {"Knows": knows(("k1", "p0", "p1")), "Likes": [], "Person": mails(p0="b", p1="a")}, "card-min"),
+    ("overwrite", {"Knows": [], "Likes": [], "Person": mails(p0="b", p1="a", p2="b")}, "unique"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "scans"), [(1, True), (3, False)])
+def test_batches_beyond_memory_come_out_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, scans: bool
+) -> None:
+    """Every rule in passes of a row or three, and the graph read whole where it would be looked up."""
+    schema = SCHEMA.replace("@card(0..3)", "@card(1..2)")
+    monkeypatch.setattr(part_checks, "PLAIN_ROWS", 0)
+    monkeypatch.setattr(part_checks, "ROW_BYTES", (part_checks.MEMORY_MB << 20) // rows)
+    if scans:
+        monkeypatch.setattr(committed, "_VALUES_FEW", 0)
+    with og.init(tmp_path / "a", schema) as one, og.init(tmp_path / "b", schema) as other:
+        for mode, given, said in STEPS:
+            mine = outcome(lambda: stage(one, tables(given), mode, 2))  # noqa: B023
+            assert mine == outcome(lambda: other.load(tables(given), mode=mode))  # noqa: B023
+            assert (said in mine[1]) if said else not isinstance(mine[0], str), mine
+            assert content(one) == content(other)
+        assert one.verify(deep=True).ok
 
 
 def test_records_of_several_types_are_staged_in_one_pass(tmp_path: Path) -> None:

@@ -32,17 +32,22 @@ def distinct(arrays: Iterable[pa.Array[Any]], kind: pa.DataType) -> pa.Array[Any
 
 
 def committed_rows(
-    view: PinnedView, table_key: str, column: str, values: pa.Array[Any], columns: Sequence[str]
+    view: PinnedView, table_key: str, column: str, values: pa.Array[Any] | None, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows whose ``column`` is one of ``values``, and perhaps others: the caller has to look again."""
+    """Rows whose ``column`` is one of ``values``, and perhaps others: the caller has to look again. All rows without."""
     rows = view.rows(table_key)
-    if not rows or not len(values):
+    if not rows or (values is not None and not len(values)):
         return
-    if len(values) > _VALUES_FEW and len(values) * _SCAN_SHARE > rows:
+    if values is None or is_scanned(len(values), rows):
         yield from view.scan(table_key, columns)
         return
     for start in range(0, len(values), _VALUES_AT_ONCE):
         yield from view.fetch(table_key, column, values.slice(start, _VALUES_AT_ONCE), columns).to_batches()
+
+
+def is_scanned(values: int, rows: int) -> bool:
+    """Whether reading a column of ``rows`` rows whole is better than looking so many values up."""
+    return values > _VALUES_FEW and values * _SCAN_SHARE > rows
 
 
 def without(batch: pa.RecordBatch, ids: Sequence[KeySet | None]) -> pa.RecordBatch:

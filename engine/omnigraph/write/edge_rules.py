@@ -91,6 +91,12 @@ class NodePresence:
             here[outside[gone]] = False
         return here
 
+    def forget_beyond(self, ids: int) -> None:
+        """Give up what was found, so as not to grow with the input: it can be asked for again."""
+        if len(self._found) > ids:
+            self._found = KeySet()
+            self._found_ids = []
+
     def still_there(self, view: PinnedView) -> bool:
         """Whether everything that was found is in another view as well."""
         return all(pc.all(view.contains(self.node.table_key, ids), min_count=0).as_py() for ids in self._found_ids)
@@ -168,7 +174,7 @@ class CardinalityRule:
                 yield self._beyond(v.CARD_MIN, f"fewer than {card.min}", under, firsts, counts)
             yield from self._vacated(view, presence)
 
-    def _committed(self, view: PinnedView, sources: KeySet, wanted: pa.Array[Any], positions: int) -> RowIndex:
+    def _committed(self, view: PinnedView, sources: KeySet, wanted: pa.Array[Any] | None, positions: int) -> RowIndex:
         """Committed edges that stay, counted at the position of their source in ``sources``."""
         counts = np.zeros(positions, dtype=np.int64)
         # An append leaves every committed edge as it is: which one it is does not matter then.

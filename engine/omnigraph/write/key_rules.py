@@ -32,8 +32,8 @@ pc: Any = pyarrow.compute
 class KeyedRows:
     """Keys of the rows of one change and the rows they belong to. Rows that take no part have no key."""
 
-    def __init__(self, columns: int = 1) -> None:
-        self.keys = KeySet(columns)
+    def __init__(self, columns: int = 1, expected_rows: int = 0, *, digest: bool = False) -> None:
+        self.keys = KeySet(columns, expected_rows, digest=digest)
         # Stretches of positions: where each begins, and its rows or, where they are numbered on, only by how much they
         # are ahead of the positions.
         self._starts: list[int] = []
@@ -166,12 +166,8 @@ class UniqueRule:
     def feed(self, block: Block) -> Iterator[Finding]:
         self._wording = block.wording
         columns = [block.batch.column(name) for name in self._group]
-        rows: RowIndex | None = None
-        if any(column.null_count for column in columns):
-            valid = np.ones(block.batch.num_rows, dtype=np.bool_)
-            for column in columns:
-                valid &= column.is_valid().to_numpy(zero_copy_only=False)
-            rows = np.flatnonzero(valid)
+        rows = self._taking_part(columns)
+        if rows is not None:
             columns = [column.take(positions(rows)) for column in columns]
         if not len(columns[0]):
             return
@@ -179,12 +175,26 @@ class UniqueRule:
             at = np.arange(block.batch.num_rows, dtype=np.int64) if rows is None else rows
             yield self._unkeyable(block, at + block.first_row)
             return
-        self._starts.append(len(self._keyed.keys))
-        self._columns.append([own_copy(column) for column in columns])
+        start = len(self._keyed.keys)
+        self._keep(start, columns)
         mine, firsts = self._keyed.add(block, rows, columns)
         again = firsts != mine
         if again.any():
-            yield self._duplicates(mine[again], firsts[again], self._starts[-1] + np.flatnonzero(again))
+            yield self._duplicates(mine[again], firsts[again], start + np.flatnonzero(again))
+
+    def _taking_part(self, columns: Sequence[pa.Array[Any]]) -> RowIndex | None:
+        """Rows without a null; ``None`` means all."""
+        if not any(column.null_count for column in columns):
+            return None
+        valid = np.ones(len(columns[0]), dtype=np.bool_)
+        for column in columns:
+            valid &= column.is_valid().to_numpy(zero_copy_only=False)
+        return np.flatnonzero(valid)
+
+    def _keep(self, start: int, columns: Sequence[pa.Array[Any]]) -> None:
+        """What is needed to show tuples and to look them up; ``start`` is the position of the first."""
+        self._starts.append(start)
+        self._columns.append([own_copy(column) for column in columns])
 
     def _unkeyable(self, block: Block, rows: RowIndex) -> Finding:
         return Finding(
@@ -207,16 +217,23 @@ class UniqueRule:
         return Finding(later, describe, others=np.unique(first))
 
     def _show(self, position: int) -> str:
-        part = int(np.searchsorted(np.array(self._starts), position, side="right")) - 1
-        values = [column[position - self._starts[part]].as_py() for column in self._columns[part]]
+        values = self._values(position)
         return show_value(values[0] if len(values) == 1 else values)
+
+    def _values(self, position: int) -> list[Any]:
+        part = int(np.searchsorted(np.array(self._starts), position, side="right")) - 1
+        return [column[position - self._starts[part]].as_py() for column in self._columns[part]]
+
+    def _leading(self) -> pa.Array[Any] | None:
+        """What to look tuples up by; ``None`` where reading the whole table is better."""
+        lead = self._lead()
+        return distinct((columns[lead] for columns in self._columns), self._columns[0][lead].type)
 
     def ask(self, view: PinnedView, rewritten: Rewritten) -> Iterator[Finding]:
         """Rows whose tuple a committed row has that stays."""
         if self._mode == "overwrite" or not len(self._keyed.keys):
             return
-        lead = self._lead()
-        values = distinct((columns[lead] for columns in self._columns), self._columns[0][lead].type)
+        values = self._leading()
         # An append leaves every committed row as it is: which one it is matters only if it is in the way.
         stay = self._mode == "append" and rewritten.deleted is None
         if stay and not any(len(found) for _, found in self._matches(view, values, list(self._group))):
@@ -244,7 +261,7 @@ class UniqueRule:
         return bool(row == self._keyed.rows_at(np.array([position], dtype=np.int64))[0])
 
     def _matches(
-        self, view: PinnedView, values: pa.Array[Any], columns: list[str], gone: Sequence[KeySet | None] = ()
+        self, view: PinnedView, values: pa.Array[Any] | None, columns: list[str], gone: Sequence[KeySet | None] = ()
     ) -> Iterator[tuple[pa.RecordBatch, RowIndex]]:
         """Committed batches in which a tuple of the change occurs, and for each row its position in the change, or -1."""
         for batch in committed_rows(view, self._type.table_key, self._group[self._lead()], values, columns):

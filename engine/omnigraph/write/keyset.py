@@ -40,6 +40,10 @@ _SLOTS_PER_ROW: Final = 3
 _MULTIPLIERS: Final = np.array([secrets.randbits(64) | 1 for _ in range(64)], dtype=np.uint64)
 _FINAL: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
+_SHIFT: Final = np.uint64(29)
+# One a word of a key, so that no two words of it can change places unseen.
+_LANE: Final = 1024
+_LANES: Final = np.frombuffer(secrets.token_bytes(2 * _LANE * 8), dtype=np.uint64).reshape(2, _LANE) | np.uint64(1)
 _TAIL_FILL: Final = np.array(
     [0xFFFFFFFFFFFFFFFF if k == 0 else (0xFFFFFFFFFFFFFFFF << (8 * k)) & 0xFFFFFFFFFFFFFFFF for k in range(9)],
     dtype=np.uint64,
@@ -47,10 +51,15 @@ _TAIL_FILL: Final = np.array(
 
 
 class KeySet:
-    """Keys in the order in which they were added. A key's position is the number of rows added before it."""
+    """Keys in the order in which they were added. A key's position is the number of rows added before it.
 
-    def __init__(self, columns: int = 1, expected_rows: int = 0) -> None:
-        self._words: list[Words] = [[] for _ in range(columns)]
+    With ``digest`` two words stand for a key, however long it is: 128 bits, mixed with numbers that are drawn once a
+    process. That two keys of one set ever meet in them is less likely than an error of the memory that holds them.
+    """
+
+    def __init__(self, columns: int = 1, expected_rows: int = 0, *, digest: bool = False) -> None:
+        self._digest = digest
+        self._words: list[Words] = [[] for _ in range(1 if digest else columns)]
         self._rows = 0
         self._capacity = max(expected_rows, 64)
         self._reset_slots(_slots_for(self._capacity))
@@ -69,7 +78,7 @@ class KeySet:
         firsts = np.empty(n, dtype=np.int64)
         for start in range(0, n, _STEP_ROWS):
             part = [column.slice(start, _STEP_ROWS) for column in columns]
-            words = [encode_words(column) for column in part]
+            words = self._encoded(part)
             firsts[start : start + _STEP_ROWS] = self._insert(words, len(part[0]))
         return firsts
 
@@ -79,8 +88,12 @@ class KeySet:
         found = np.empty(n, dtype=np.int64)
         for start in range(0, n, _STEP_ROWS):
             part = [column.slice(start, _STEP_ROWS) for column in columns]
-            found[start : start + _STEP_ROWS] = self._search([encode_words(c) for c in part], len(part[0]))
+            found[start : start + _STEP_ROWS] = self._search(self._encoded(part), len(part[0]))
         return found
+
+    def _encoded(self, columns: Sequence[pa.Array[Any]]) -> list[Words]:
+        words = [encode_words(column) for column in columns]
+        return [digest_words(words)] if self._digest else words
 
     def has(self, *columns: pa.Array[Any]) -> npt.NDArray[np.bool_]:
         return self.find(*columns) >= 0
@@ -176,6 +189,22 @@ class KeySet:
                 theirs: Any = held[i].take(at, mode="wrap") if i < len(held) else _PAD
                 same &= mine == theirs
         return same
+
+
+def digest_words(columns: Sequence[Words]) -> Words:
+    """Two words for each key. Padding adds nothing, so that a key's digest does not depend on its neighbours."""
+    lanes = []
+    for lane in range(2):
+        mixed = np.zeros(len(columns[0][0]), dtype=np.uint64)
+        for c, column in enumerate(columns):
+            for i, word in enumerate(column):
+                x = ~word * _LANES[lane, (c * 16 + i) % _LANE]
+                x ^= x >> _HALF
+                x *= _LANES[lane, (c * 16 + i + _LANE // 2) % _LANE]
+                x ^= x >> _SHIFT
+                mixed += x
+        lanes.append(mixed)
+    return lanes
 
 
 def _slots_for(rows: int) -> int:

@@ -12,11 +12,10 @@ from typing import Any
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.meter import Meter
-from omnigraph.write.changes import TypeChange
 from omnigraph.write.load import LoadOptions
 from omnigraph.write.part import StagedPart
 from omnigraph.write.part_input import PartInput
-from omnigraph.write.part_judge import judge_changes, judge_parts
+from omnigraph.write.part_judge import held_changes, judge_parts
 from omnigraph.write.quarantine import BadRowsMax, Sifted, sift, too_many
 from omnigraph.write.rejects import Rejected
 from omnigraph.write.staged import StagingTxn
@@ -70,7 +69,7 @@ def check_parts(
     held = read_current(engine, txn.branch, meter=meter)
     view = Txn(engine, txn.branch, held, Deadline(engine.clock, _CHECK_S), meter)
     if not sets_aside:
-        return _report(given, judge_parts(given, view, options.checked_mode), ())
+        return _report(given, judge_parts(given, view, options.checked_mode).verdict, ())
     verdict, rejected = _sifted(given, view, options)
     bound = BadRowsMax(bad_rows_max)
     error = too_many(Sifted((), rejected, Verdict()), given.records, bound)
@@ -84,14 +83,10 @@ def _bare(name: str) -> str:
 def _sifted(given: PartInput, view: Txn, options: LoadOptions) -> tuple[Verdict, tuple[Rejected, ...]]:
     """The verdict on what would stay, and every row that would leave."""
     mode = options.checked_mode
-    changes: list[TypeChange] = []
-    if mode == "merge":
-        verdict, changes = judge_changes(given, view, mode)
-    else:
-        verdict = judge_parts(given, view, mode)
+    verdict = judge_parts(given, view, mode).verdict
     if verdict.ok:
         return verdict, tuple(given.rejected)
-    changes = changes or [given.change(view, key, mode) for key in given.shares]
+    changes = held_changes(given, view, mode)
     sifted = sift(changes, given.catalog, view, limits=view.engine.limits, record=lambda _, __: None, values=False)
     every = sorted([*given.rejected, *sifted.rejected], key=lambda one: one.order)
     return sifted.verdict, tuple(every)

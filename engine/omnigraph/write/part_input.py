@@ -20,10 +20,12 @@ from omnigraph.schema.catalog import EdgeType, TableType
 from omnigraph.table import staged as fragments_
 from omnigraph.table.dataset import TableRef
 from omnigraph.write.adopt import identifying_group
+from omnigraph.write.arrays import one_array
 from omnigraph.write.blocks import Block, OriginLog
 from omnigraph.write.changes import Mode, Origin, SourcePart, TypeChange
 from omnigraph.write.key_rules import unique_groups
 from omnigraph.write.part import Complaints, Share, Split, StagedPart, Stretch
+from omnigraph.write.part_adopt import AdoptedIds
 from omnigraph.write.rejects import Rejected
 from omnigraph.write.violations import Violation, ViolationLog
 from omnigraph.write.wording import Wording
@@ -147,20 +149,37 @@ class PartInput:
 
     # --- staged rows ---------------------------------------------------------------------------------------------------
 
-    def blocks(self, txn: Txn, key: str) -> Iterator[Block]:
-        """The key columns of all staged rows of a table, read as they are asked for."""
+    def blocks(
+        self, txn: Txn, key: str, names: Sequence[str] | None = None, adopted: AdoptedIds | None = None
+    ) -> Iterator[Block]:
+        """All staged rows of a table, the key columns or those named, read as they are asked for. Edges that exist already
+        have the ids that they took over."""
         declared = self.catalog.by_table_key(key)
         wording = Wording(declared, self.origins(key))
         minted = self.minted(key)
         first = 0
-        for batch in self.key_batches(txn, key):
+        for batch in self.key_batches(txn, key, names):
             mine = minted if isinstance(minted, bool) else minted[first : first + batch.num_rows]
-            yield Block(batch, first, mine, wording)
+            block = Block(batch, first, mine, wording)
+            yield block if adopted is None else adopted.put_into(block)
             first += batch.num_rows
 
-    def key_batches(self, txn: Txn, key: str) -> Iterator[pa.RecordBatch]:
+    def read_again(self, txn: Txn, key: str, row: int, names: Sequence[str]) -> list[Any]:
+        """The values of one staged row."""
+        at = next(one for one in self.fragments(key) if one.first_row <= row < one.first_row + one.rows)
+        pin, first = txn.pin(key), at.first_row
+        read = fragments_.read_rows(
+            txn.engine.tables, TableRef(pin.location, pin.ref), txn.handle(key), [at.described], list(names)
+        )
+        for batch in read:
+            if row < first + batch.num_rows:
+                return [batch.column(name)[row - first].as_py() for name in names]
+            first += batch.num_rows
+        raise LookupError(row)
+
+    def key_batches(self, txn: Txn, key: str, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         declared = self.catalog.by_table_key(key)
-        names = key_columns(declared)
+        names = key_columns(declared) if names is None else names
         schema = pa.schema([table_schema(declared).field(name) for name in names])
         pin = txn.pin(key)
         described = [one.described for one in self.fragments(key)]
@@ -171,7 +190,8 @@ class PartInput:
         )
         for batch in rows:
             if batch.num_rows:
-                yield pa.RecordBatch.from_arrays([batch.column(name) for name in names], schema=schema)
+                columns = [one_array(batch.column(field.name), field.type) for field in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def change(self, txn: Txn, key: str, mode: Mode) -> TypeChange:
         """The key columns of a table as a change set, with the number of each row."""

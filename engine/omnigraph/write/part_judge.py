@@ -1,66 +1,190 @@
 """The verdict on a batch that was staged in parts: the rules about several rows, on key columns alone.
 
-Owns how staged rows are fed to the one evaluator. What a row shows by itself was judged where it was staged and comes in
-as a log. An append or an overwrite is fed block by block; a merge is compared with what it replaces, which holds it.
+Owns how staged rows are fed to the one evaluator: block by block, so that of a row only what its id and its keys come to is
+held, and in passes where even that is more than there is room for. What a row shows by itself was judged where it was
+staged and comes in as a log, unless ``values`` says that it was not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from omnigraph.commit.txn import Txn
 from omnigraph.schema import table_schema
-from omnigraph.schema.catalog import EdgeType
-from omnigraph.write.adopt import adopt_ids
+from omnigraph.schema.catalog import EdgeType, TableType
+from omnigraph.write.adopt import adopt_ids, identifying_group
 from omnigraph.write.blocks import Block
 from omnigraph.write.changes import Mode, RecordingView, TypeChange
-from omnigraph.write.edge_rules import unresolved_ends
-from omnigraph.write.part_input import PartInput
+from omnigraph.write.edge_rules import CardinalityRule, Loose, unresolved_ends
+from omnigraph.write.key_rules import KeyedRows, UniqueRule, unique_groups
+from omnigraph.write.part_adopt import AdoptedIds, adopt
+from omnigraph.write.part_checks import Pass, PassCardinality, PassUnique, Room, make_room
+from omnigraph.write.part_input import PartInput, key_columns
+from omnigraph.write.rejects import Finding
 from omnigraph.write.rows import ENDS
-from omnigraph.write.validate import Conflicts, Evaluation, Judged, Verdict, judged
+from omnigraph.write.validate import Conflicts, Evaluation, Judged, TableChecks, Verdict, judged
 from omnigraph.write.violations import ViolationLog
 
 _SEARCH_THREADS: Final = 2
 _THREADS_FROM_ROWS: Final = 1 << 14
+_FOUND_NODES_MAX: Final = 1 << 22
 
 
-def judge_parts(given: PartInput, txn: Txn, mode: Mode) -> Verdict:
-    """Judge staged parts against the pins of a transaction. Nothing but keys is held."""
-    if mode == "merge":
-        return judge_changes(given, txn, mode)[0]
-    view = RecordingView(txn)
-    empty = []
-    for key in given.shares:
-        declared = given.catalog.by_table_key(key)
-        empty.append(TypeChange(declared, table_schema(declared).empty_table(), mode))
-    evaluation = Evaluation(empty, given.catalog, txn.engine.limits, values=False)
-    log, conflicts = _given_log(given), Conflicts()
-    asks = not given.malformed
-    for key, checks in evaluation.checks.items():
-        for block in given.blocks(txn, key):
-            found = [judged(key, finding) for finding in checks.feed(block)]
-            if asks and mode == "append":
-                found += [judged(key, finding) for finding in checks.ids.ask(view)]
-            if asks and isinstance(checks.type, EdgeType):
-                found += _ends(evaluation, view, key, checks.type, block)
-            evaluation.report(found, log, conflicts)
-    if asks:
-        evaluation.report(evaluation.ask(view), log, conflicts)
-    return Verdict(log.shown, log.total, conflicts.all(), frozenset(view.reads))
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict, and what a merge goes on with: the rows of each id, and ids that were taken over."""
+
+    verdict: Verdict
+    ids: dict[str, KeyedRows] = field(default_factory=dict)
+    adopted: dict[str, AdoptedIds] = field(default_factory=dict)
 
 
-def judge_changes(given: PartInput, txn: Txn, mode: Mode) -> tuple[Verdict, list[TypeChange]]:
-    """Judge staged parts as a change set of key columns, and return it: edges with the ids that they have already."""
-    view = RecordingView(txn)
-    changes = [adopt_ids(given.change(txn, key, mode), view) for key in given.shares]
-    evaluation = Evaluation(changes, given.catalog, txn.engine.limits, values=False)
-    log, conflicts = _given_log(given), Conflicts()
-    evaluation.report(evaluation.local(), log, conflicts)
-    if not given.malformed:
-        evaluation.report(evaluation.ask(view), log, conflicts)
-    return Verdict(log.shown, log.total, conflicts.all(), frozenset(view.reads)), changes
+def judge_parts(given: PartInput, txn: Txn, mode: Mode, room: Room | None = None, *, values: bool = False) -> Judgement:
+    """Judge staged parts against the pins of a transaction."""
+    return _Judging(given, txn, mode, room or Room.of(None), values).run()
+
+
+def held_changes(given: PartInput, txn: Txn, mode: Mode) -> list[TypeChange]:
+    """Staged parts as a change set that holds their key columns: for finding out which rows have to go."""
+    return [adopt_ids(given.change(txn, key, mode), txn) for key in given.shares]
+
+
+class _Judging:
+    def __init__(self, given: PartInput, txn: Txn, mode: Mode, room: Room, values: bool) -> None:
+        self._given = given
+        self._txn = txn
+        self._mode: Mode = mode
+        self._room = room
+        self._values = values
+        self._view = RecordingView(txn)
+        self._log = _given_log(given)
+        self._conflicts = Conflicts()
+        # Rows are missing otherwise that others may lean on.
+        self._asks = not given.malformed
+        empty = []
+        for key in given.shares:
+            declared = given.catalog.by_table_key(key)
+            empty.append(TypeChange(declared, table_schema(declared).empty_table(), mode))
+        self._evaluation = Evaluation(empty, given.catalog, txn.engine.limits, values=values)
+        self._adopted: dict[str, AdoptedIds] = {}
+        self._held: dict[str, list[Block]] = {}  # small enough to be read once
+
+    def run(self) -> Judgement:
+        checks = self._evaluation.checks
+        uniques: list[tuple[str, tuple[str, ...]]] = []
+        counted: list[str] = []
+        for key, one in checks.items():
+            uniques += [(key, group) for group in unique_groups(one.type)]
+            counted += [key] if one.card is not None else []
+            needs_ids = one.card is not None and isinstance(one.type, EdgeType) and bool(one.type.card.min)
+            make_room(one.rewritten, self._rows(key), keeps_ids=needs_ids and self._room.is_plain(self._rows(key)))
+            # These two have passes of their own, when all ids are known.
+            one.uniques, one.card = [], None
+        for key, one in checks.items():
+            self._adopt(key, one.type)
+            for block in self._blocks(key, None if self._values else ["id", *_ends_of(one.type)]):
+                self._report(self._of_block(key, one, block))
+        for key, group in uniques:
+            self._in_passes(key, partial(self._unique, key, group), list(dict.fromkeys(("id", *group))))
+        for key in counted:
+            self._in_passes(key, partial(self._cardinality, key), ["id", "src"])
+        if self._asks:
+            self._evaluation.report(self._evaluation.ask(self._view), self._log, self._conflicts)
+        verdict = Verdict(self._log.shown, self._log.total, self._conflicts.all(), frozenset(self._view.reads))
+        return Judgement(verdict, {key: one.rewritten.given_rows for key, one in checks.items()}, self._adopted)
+
+    def _rows(self, key: str) -> int:
+        return self._given.rows(key)
+
+    def _blocks(self, key: str, names: list[str] | None) -> Iterator[Block]:
+        declared = self._given.catalog.by_table_key(key)
+        if names is None:
+            return self._given.blocks(self._txn, key, table_schema(declared).names)
+        adopted = self._adopted.get(key)
+        if not self._room.is_plain(self._rows(key)):
+            return self._given.blocks(self._txn, key, names, adopted)
+        if key not in self._held:
+            self._held[key] = list(self._given.blocks(self._txn, key, key_columns(declared)))
+        return (block if adopted is None else adopted.put_into(block) for block in self._held[key])
+
+    def _report(self, found: Iterable[Judged]) -> None:
+        self._evaluation.report(found, self._log, self._conflicts)
+
+    # --- ids and endpoints, block by block -------------------------------------------------------------------------------
+
+    def _adopt(self, key: str, declared: TableType) -> None:
+        group = identifying_group(declared) if isinstance(declared, EdgeType) else None
+        if group is None or self._mode != "merge" or self._given.minted(key) is False:
+            return
+        rows = self._rows(key)
+        names = list(dict.fromkeys(("id", *group)))
+        shares = [
+            adopt(key, group, self._blocks(key, names), self._view, share, rows) for share in self._room.passes(rows)
+        ]
+        self._adopted[key] = AdoptedIds(tuple(shares))
+
+    def _of_block(self, key: str, checks: TableChecks, block: Block) -> Iterator[Judged]:
+        found = [judged(key, finding) for finding in checks.feed(block)]
+        yield from found
+        if not self._asks:
+            return
+        if self._mode == "append":
+            yield from (judged(key, finding) for finding in checks.ids.ask(self._view))
+        if isinstance(checks.type, EdgeType):
+            yield from self._ends(key, checks.type, block)
+
+    def _ends(self, key: str, edge: EdgeType, block: Block) -> Iterator[Judged]:
+        """Endpoints of one block that do not exist."""
+        presence = self._evaluation.presence
+        asked: list[Any] = [(block, end, presence(edge.src_type if end == "src" else edge.dst_type)) for end in ENDS]
+        if block.batch.num_rows < _THREADS_FROM_ROWS:
+            open_ends = [unresolved_ends(*one) for one in asked]
+        else:
+            with ThreadPoolExecutor(_SEARCH_THREADS, "omnigraph-check") as pool:
+                open_ends = list(pool.map(lambda one: unresolved_ends(*one), asked))
+        for (_, _, nodes), unresolved in zip(asked, open_ends, strict=True):
+            if unresolved is not None:
+                for _, finding in nodes.check(self._view, [unresolved]):
+                    yield judged(key, finding)
+                nodes.forget_beyond(_FOUND_NODES_MAX)
+
+    # --- tuples and numbers of edges, in passes --------------------------------------------------------------------------
+
+    def _in_passes(self, key: str, look: Any, names: list[str]) -> None:
+        for share in self._room.passes(self._rows(key)):
+            self._report(judged(key, finding) for finding in look(share, names))
+
+    def _unique(self, key: str, group: tuple[str, ...], share: Pass, names: list[str]) -> Iterator[Finding]:
+        checks = self._evaluation.checks[key]
+        rule = UniqueRule(checks.type, group, self._mode)
+        if not share.is_plain:
+            rule = PassUnique(checks.type, group, self._mode, share, self._rows(key), self._again(key))
+        for block in self._blocks(key, names):
+            yield from rule.feed(block)
+        if self._asks:
+            yield from rule.ask(self._view, checks.rewritten)
+
+    def _cardinality(self, key: str, share: Pass, names: list[str]) -> Iterator[Finding | Loose]:
+        checks = self._evaluation.checks[key]
+        assert isinstance(checks.type, EdgeType)
+        rule = CardinalityRule(checks.type, self._mode, checks.rewritten)
+        if not share.is_plain:
+            rule = PassCardinality(checks.type, self._mode, checks.rewritten, share, self._rows(key), self._again(key))
+        for block in self._blocks(key, names):
+            rule.feed(block)
+        if self._asks:
+            yield from rule.ask(self._view, self._evaluation.presence(checks.type.src_type).alike())
+
+    def _again(self, key: str) -> Any:
+        return partial(self._given.read_again, self._txn, key)
+
+
+def _ends_of(declared: TableType) -> list[str]:
+    return list(ENDS) if isinstance(declared, EdgeType) else []
 
 
 def _given_log(given: PartInput) -> ViolationLog:
@@ -68,19 +192,3 @@ def _given_log(given: PartInput) -> ViolationLog:
     log.merge(given.malformed)
     log.merge(given.bad_values)
     return log
-
-
-def _ends(evaluation: Evaluation, view: RecordingView, key: str, edge: EdgeType, block: Block) -> Iterator[Judged]:
-    """Endpoints of one block that do not exist."""
-    asked: list[Any] = [
-        (block, end, evaluation.presence(edge.src_type if end == "src" else edge.dst_type)) for end in ENDS
-    ]
-    if block.batch.num_rows < _THREADS_FROM_ROWS:
-        open_ends = [unresolved_ends(*one) for one in asked]
-    else:
-        with ThreadPoolExecutor(_SEARCH_THREADS, "omnigraph-check") as pool:
-            open_ends = list(pool.map(lambda one: unresolved_ends(*one), asked))
-    for (_, _, presence), unresolved in zip(asked, open_ends, strict=True):
-        if unresolved is not None:
-            for _, finding in presence.check(view, [unresolved]):
-                yield judged(key, finding)

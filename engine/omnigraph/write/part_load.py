@@ -25,9 +25,10 @@ from omnigraph.table import staged as fragments_
 from omnigraph.write.changes import RowIndex, TypeChange
 from omnigraph.write.load import LoadOptions, receipt
 from omnigraph.write.part import Threads, Workers
+from omnigraph.write.part_checks import Room
 from omnigraph.write.part_input import ROW, PartInput
-from omnigraph.write.part_judge import judge_changes, judge_parts
-from omnigraph.write.part_merge import PartMerge
+from omnigraph.write.part_judge import Judgement, held_changes, judge_parts
+from omnigraph.write.part_merge import PartMerge, Replacing, located, located_changes
 from omnigraph.write.part_rewrite import Pack, Rewrite, RewrittenRows, pack, packs, rewrite
 from omnigraph.write.part_task import PartTask, describe
 from omnigraph.write.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, sift, too_many, write_quarantine
@@ -59,6 +60,7 @@ class PartLoad:
     schema_hash: str
     workers: Workers
     note: Callable[[StagedFragments], None]  # puts files into the staging record
+    room: Room = field(default_factory=lambda: Room.of(None))
     sent: bool = False
     written: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
@@ -183,7 +185,10 @@ class PartLoad:
                 )
 
     def _still_fits(self, txn: Txn) -> bool:
-        return judge_parts(self.given, txn, self.options.checked_mode).ok
+        return self._judgement(txn).verdict.ok
+
+    def _judgement(self, txn: Txn) -> Judgement:
+        return judge_parts(self.given, txn, self.options.checked_mode, self.room)
 
     # --- judgement ---------------------------------------------------------------------------------------------------------
 
@@ -193,7 +198,7 @@ class PartLoad:
 
     def _judge(self, txn: Txn) -> tuple[dict[str, list[Rejected]], frozenset[str]]:
         """Rows that have to leave, by table; raises if the batch cannot be loaded."""
-        verdict = judge_parts(self.given, txn, self.options.checked_mode)
+        verdict = self._judgement(txn).verdict
         if not self._sets_aside:
             verdict.raise_if_bad()
             return {}, verdict.reads
@@ -201,8 +206,7 @@ class PartLoad:
             self._check_bad_rows(self.given.rejected, ())
             self.rejected = tuple(self.given.rejected)
             return {}, verdict.reads
-        mode = self.options.checked_mode
-        sifted = self._sift(txn, [self.given.change(txn, key, mode) for key in self.given.shares])
+        sifted = self._sift(txn, held_changes(self.given, txn, self.options.checked_mode))
         return _by_table(sifted.rejected), sifted.verdict.reads
 
     def _sift(self, txn: Txn, changes: Iterable[TypeChange]) -> Sifted:
@@ -314,18 +318,25 @@ class PartLoad:
     # --- merge ---------------------------------------------------------------------------------------------------------------
 
     def _merge(self, txn: Txn) -> Prepared | None:
-        verdict, changes = judge_changes(self.given, txn, self.options.checked_mode)
+        judgement = self._judgement(txn)
+        verdict = judgement.verdict
         dropped: dict[str, list[Rejected]] = {}
+        replacing: Callable[[str], Replacing]
         if not self._sets_aside:
             verdict.raise_if_bad()
-        elif verdict.ok:
-            self._check_bad_rows(self.given.rejected, ())
-            self.rejected = tuple(self.given.rejected)
+        if verdict.ok:
+            if self._sets_aside:
+                self._check_bad_rows(self.given.rejected, ())
+                self.rejected = tuple(self.given.rejected)
+            replacing = partial(located, txn, self.given, judgement)
         else:
-            sifted = self._sift(txn, changes)
-            dropped, changes, verdict = _by_table(sifted.rejected), list(sifted.changes), sifted.verdict
+            # Which rows go is found by holding the key columns of all.
+            sifted = self._sift(txn, held_changes(self.given, txn, self.options.checked_mode))
+            dropped, verdict = _by_table(sifted.rejected), sifted.verdict
+            kept = {change.table_key: change for change in sifted.changes}
+            replacing = partial(located_changes, txn, self.given, kept)
         merge = PartMerge(txn, at_pins(self.task, txn, self.given.keys), self.workers, self)
-        actions = merge.actions({change.table_key: change for change in changes}, dropped)
+        actions = merge.actions(replacing, dropped)
         self.unchanged = merge.unchanged
         if dropped:
             self.note_rejected(dropped, merge.records)

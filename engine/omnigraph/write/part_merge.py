@@ -1,16 +1,18 @@
 """A merge of staged parts: which rows replace which, shared among workers, in one transaction a table.
 
-Owns the lowering of a merge that no process could hold: here are keys and addresses only. Rows are compared, written and
-carried over by ``part_rewrite`` wherever the workers are.
+Owns the lowering of a merge that no process could hold: here is an address for each staged row and no more. Rows are
+compared, written and carried over by ``part_rewrite`` wherever the workers are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
@@ -21,8 +23,10 @@ from omnigraph.table import parts as parts_
 from omnigraph.table import staged as fragments_
 from omnigraph.write.arrays import one_array, positions
 from omnigraph.write.changes import RowIndex, TypeChange
+from omnigraph.write.committed import is_scanned
 from omnigraph.write.part import Workers
-from omnigraph.write.part_input import ROW
+from omnigraph.write.part_input import ROW, PartInput
+from omnigraph.write.part_judge import Judgement
 from omnigraph.write.part_rewrite import Addresses, Rewrite, RewrittenRows, removals, remove, rewrite
 from omnigraph.write.part_task import PartTask
 from omnigraph.write.receipt import TableChange
@@ -34,6 +38,83 @@ if TYPE_CHECKING:
 pc: Any = pyarrow.compute
 
 _LOCATED_AT_ONCE: Final = 1 << 20
+NOWHERE: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class Replacing:
+    """For each staged row of a table the address of the committed row that it replaces, or ``NOWHERE``; and whether it
+    takes over its id. None where no row does."""
+
+    addresses: Addresses | None = None
+    adopting: npt.NDArray[np.bool_] | None = None
+
+
+def located(txn: Txn, given: PartInput, judgement: Judgement, key: str) -> Replacing:
+    """What the rows of a judged batch replace."""
+    committed, ids = txn.pin(key).rows, judgement.ids[key]
+    if not committed or not len(ids.keys):
+        return Replacing()
+    addresses: Addresses = np.full(given.rows(key), NOWHERE, dtype=np.uint64)
+    table = txn.pinned(key)
+    if is_scanned(len(ids.keys), committed):
+        for batch in table.scan(["id"], with_row_address=True):
+            at = ids.keys.find(batch.column("id"))
+            hit = at >= 0
+            addresses[ids.rows_at(at[hit])] = batch.column("_rowaddr").to_numpy()[hit]
+    else:
+        adopted = judgement.adopted.get(key)
+        for block in given.blocks(txn, key, ["id"], adopted):
+            rows = block.given()
+            texts: pa.Array[Any] = block.batch.column("id")
+            if rows is not None:
+                texts = texts.take(positions(rows))
+            at, found = _looked_up(table, texts)
+            addresses[block.first_row + (at if rows is None else rows[at])] = found
+    if not (addresses != NOWHERE).any():
+        return Replacing()
+    return Replacing(addresses, _adopting(given.rows(key), judgement, key))
+
+
+def _adopting(rows: int, judgement: Judgement, key: str) -> npt.NDArray[np.bool_] | None:
+    adopted = judgement.adopted.get(key)
+    if adopted is None or not any(len(one) for one in adopted.rows):
+        return None
+    mask = np.zeros(rows, dtype=np.bool_)
+    for one in adopted.rows:
+        mask[one] = True
+    return mask
+
+
+def located_changes(txn: Txn, given: PartInput, changes: Mapping[str, TypeChange], key: str) -> Replacing:
+    """The same for the rows that are left after others were set aside."""
+    change = changes[key]
+    if not txn.pin(key).rows or not change.rows.num_rows:
+        return Replacing()
+    rows: RowIndex = change.rows.column(ROW).to_numpy()
+    addresses: Addresses = np.full(given.rows(key), NOWHERE, dtype=np.uint64)
+    for start in range(0, len(rows), _LOCATED_AT_ONCE):
+        texts = one_array(change.rows.column("id").slice(start, _LOCATED_AT_ONCE), pa.utf8())
+        at, found = _looked_up(txn.pinned(key), texts)
+        addresses[rows[start + at]] = found
+    if not (addresses != NOWHERE).any():
+        return Replacing()
+    was = given.minted(key)
+    if was is False:
+        return Replacing(addresses)
+    before = np.full(len(rows), was) if isinstance(was, bool) else was[rows]
+    mask = np.zeros(len(addresses), dtype=np.bool_)
+    mask[rows[before & ~change.minted_rows()]] = True
+    return Replacing(addresses, mask)
+
+
+def _looked_up(table: Any, texts: pa.Array[Any]) -> tuple[RowIndex, Addresses]:
+    """Positions of the ids that are committed, and the addresses of their rows."""
+    if not len(texts):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
+    found = table.locate(texts)
+    at = pc.index_in(found.column("id"), value_set=texts).to_numpy().astype(np.int64)
+    return at, found.column("_rowaddr").to_numpy().astype(np.uint64)
 
 
 class PartMerge:
@@ -47,21 +128,18 @@ class PartMerge:
         self.unchanged: dict[str, TableChange] = {}
         self.records: dict[tuple[str, int], Any] = {}
 
-    def actions(self, changes: Mapping[str, TypeChange], dropped: Mapping[str, list[Rejected]]) -> list[Action]:
-        """One action a table that changes. ``changes``: the key columns of what stays, with the ids that they have."""
+    def actions(self, replacing: Callable[[str], Replacing], dropped: Mapping[str, list[Rejected]]) -> list[Action]:
+        """One action a table that changes. ``replacing``: asked table by table."""
         found = []
-        for key in sorted(changes):
-            action = self._table(key, changes[key], dropped.get(key, ()))
+        for key in sorted(self._load.given.shares):
+            action = self._table(key, replacing(key), dropped.get(key, ()))
             if action is not None:
                 found.append(action)
         return found
 
-    def _table(self, key: str, change: TypeChange, dropped: Iterable[Rejected]) -> Action | None:
+    def _table(self, key: str, replacing: Replacing, dropped: Iterable[Rejected]) -> Action | None:
         pin = self._txn.pin(key)
-        rows: RowIndex = change.rows.column(ROW).to_numpy()
-        replacing, addresses = self._located(change) if pin.rows else _nothing()
-        adopted = self._adopted(key, change, rows)
-        items = self._items(key, adopted, replacing, addresses, dropped)
+        items = self._items(key, replacing, dropped)
         needed = [item for item, _ in items if item.is_needed]
         done = self._workers.each(partial(rewrite, self._task), needed)
         for item, result in zip(needed, done, strict=True):
@@ -90,69 +168,25 @@ class PartMerge:
         gone = [one.fragment for one in removed if one.updated is None]
         return self._load.sending(key, lambda handle: parts_.update_of(handle, new, kept, gone), counts)
 
-    # --- what replaces what --------------------------------------------------------------------------------------------
-
-    def _located(self, change: TypeChange) -> tuple[RowIndex, Addresses]:
-        """Staged rows whose id is committed, and the addresses of the rows that they replace."""
-        rows: RowIndex = change.rows.column(ROW).to_numpy()
-        table = self._txn.pinned(change.table_key)
-        found_rows, found_addresses = [], []
-        for start in range(0, len(rows), _LOCATED_AT_ONCE):
-            ids = one_array(change.rows.column("id").slice(start, _LOCATED_AT_ONCE), pa.utf8())
-            located = table.locate(ids)
-            if not located.num_rows:
-                continue
-            place = pc.index_in(located.column("id"), value_set=ids).to_numpy()
-            found_rows.append(rows[start : start + len(ids)][place])
-            found_addresses.append(located.column("_rowaddr").to_numpy().astype(np.uint64))
-        if not found_rows:
-            return _nothing()
-        every = np.concatenate(found_rows)
-        order = np.argsort(every, kind="stable")
-        return every[order], np.concatenate(found_addresses)[order]
-
-    def _items(
-        self,
-        key: str,
-        adopted: Mapping[int, str],
-        replacing: RowIndex,
-        addresses: Addresses,
-        dropped: Iterable[Rejected],
-    ) -> list[tuple[Rewrite, int]]:
+    def _items(self, key: str, replacing: Replacing, dropped: Iterable[Rejected]) -> list[tuple[Rewrite, int]]:
         """Every staged fragment with what becomes of it."""
         items = []
         for item, first in self._load.rewrites(key, dropped).with_first_rows():
-            count = fragments_.rows_of(item.described)
-            low, high = np.searchsorted(replacing, [first, first + count])
-            ids = {row - first: text for row, text in adopted.items() if first <= row < first + count}
+            if replacing.addresses is None:
+                items.append((item, first))
+                continue
+            mine = replacing.addresses[first : first + fragments_.rows_of(item.described)]
+            at = np.flatnonzero(mine != NOWHERE)
+            adopting = None if replacing.adopting is None else replacing.adopting[first + at]
+            if adopting is not None and not adopting.any():
+                adopting = None
             items.append(
                 (
-                    Rewrite(
-                        key,
-                        item.described,
-                        item.dropped,
-                        item.dropped_minted,
-                        ids,
-                        replacing[low:high] - first,
-                        addresses[low:high],
-                    ),
+                    Rewrite(key, item.described, item.dropped, item.dropped_minted, at, mine[at].copy(), adopting),
                     first,
                 )
             )
         return items
-
-    def _adopted(self, key: str, change: TypeChange, rows: RowIndex) -> dict[int, str]:
-        """Rows that were staged under a made id and take that of a committed edge."""
-        was = self._load.given.minted(key)
-        if was is False:
-            return {}
-        now = change.minted_rows()
-        before = np.full(len(rows), was) if isinstance(was, bool) else was[rows]
-        at = np.flatnonzero(before & ~now)
-        if not len(at):
-            return {}
-        texts: list[Any] = change.rows.column("id").take(positions(at)).to_pylist()
-        return dict(zip(rows[at].tolist(), texts, strict=True))
 
     # --- what it came to -------------------------------------------------------------------------------------------------
 
@@ -175,7 +209,3 @@ class PartMerge:
             else:
                 found.append(fragments_.fragment_of(item.described))
         return found
-
-
-def _nothing() -> tuple[RowIndex, Addresses]:
-    return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute
 
 from omnigraph.core.errors import Corruption
 from omnigraph.schema.arrow import table_schema
@@ -28,6 +29,8 @@ from omnigraph.write.changes import RowIndex, TypeChange
 from omnigraph.write.part_task import PartTask, Target
 from omnigraph.write.quarantine import row_as_record
 from omnigraph.write.same import same_rows
+
+pc: Any = pyarrow.compute
 
 _KEY_CACHE_BYTES = 1 << 20  # nothing is looked up by key here
 
@@ -44,13 +47,13 @@ class Rewrite:
     described: Mapping[str, Any]
     dropped: RowIndex = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     dropped_minted: npt.NDArray[np.bool_] | None = None  # for each dropped row, whether its id was made for it
-    ids: Mapping[int, str] = field(default_factory=dict)  # rows that take the id of a committed one
     replacing: RowIndex = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     addresses: Addresses = field(default_factory=lambda: np.empty(0, dtype=np.uint64))  # what they replace
+    adopting: npt.NDArray[np.bool_] | None = None  # of these, which take the id of what they replace
 
     @property
     def is_needed(self) -> bool:
-        return bool(len(self.dropped) or self.ids or len(self.replacing))
+        return bool(len(self.dropped) or len(self.replacing))
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,10 @@ class _Source:
         self._schema = table_schema(declared)
         self.handle = self._tables.open(target.table, target.pin)
         self.count = fragments_.rows_of(item.described)
+        self._committed = PinnedTable(
+            lambda: self.handle, target.table, target.pin, self.handle.count_rows(), KeyCache(_KEY_CACHE_BYTES)
+        )
+        self._ids: dict[int, pa.Array[Any]] = {}  # by the row that a batch begins at
 
     def kept(self) -> npt.NDArray[np.bool_]:
         keep = np.ones(self.count, dtype=np.bool_)
@@ -124,13 +131,18 @@ class _Source:
             first += batch.num_rows
 
     def _adopted(self, first: int, ids: pa.Array[Any]) -> pa.Array[Any]:
-        mine = {row - first: text for row, text in self._item.ids.items() if first <= row < first + len(ids)}
-        if not mine:
+        """The ids of a batch, with those of committed rows where its rows take them."""
+        item = self._item
+        if item.adopting is None:
             return ids
-        texts: list[Any] = ids.to_pylist()
-        for row, text in mine.items():
-            texts[row] = text
-        return pa.array(texts, pa.utf8())
+        if first not in self._ids:
+            low, high = np.searchsorted(item.replacing, [first, first + len(ids)])
+            chosen = np.flatnonzero(item.adopting[low:high]) + low
+            mask = np.zeros(len(ids), dtype=np.bool_)
+            mask[item.replacing[chosen] - first] = True
+            taken = self._committed.take(pa.array(item.addresses[chosen]), ["id"]).column("id")
+            self._ids[first] = pc.replace_with_mask(ids, pa.array(mask), one_array(taken, pa.utf8()))
+        return self._ids[first]
 
     def rows(self, wanted: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
         if not wanted.any():
@@ -165,20 +177,13 @@ class _Source:
     def differing(self) -> npt.NDArray[np.bool_]:
         """For each row that replaces a committed one, whether it differs from it."""
         item = self._item
-        table = PinnedTable(
-            lambda: self.handle,
-            self._target.table,
-            self._target.pin,
-            self.handle.count_rows(),
-            KeyCache(_KEY_CACHE_BYTES),
-        )
         differs = np.ones(len(item.replacing), dtype=np.bool_)
         for first, batch in self.batches():
             low, high = np.searchsorted(item.replacing, [first, first + batch.num_rows])
             if low == high:
                 continue
             new = pa.Table.from_batches([batch]).take(positions(item.replacing[low:high] - first))
-            old = table.take(pa.array(item.addresses[low:high]))
+            old = self._committed.take(pa.array(item.addresses[low:high]))
             differs[low:high] = ~same_rows(old, new)
         return differs
 
