@@ -158,6 +158,7 @@ def test_the_error_for_a_reclaimed_commit_says_who_when_and_why(graph: Graph) ->
     error = caught.value
     assert error.oldest == ids[1]
     assert error.cleaned_by == "janitor" and "2 newest commits" in error.policy
+    assert f"run={error.cleanup} by=janitor at=20" in error.message
     record = json.loads(engine_of(graph).store.get(layout.cleanup_key(error.cleanup)) or b"")
     assert (record["actor"], record["state"]) == ("janitor", "done")
     assert {table["table_key"] for table in record["tables"]} == set(KEYS)

@@ -21,6 +21,7 @@ PAUSE_S_MAX = 1.0
 
 FRAGMENTS, VERSIONS, INTENTS = "fragments", "versions", "intents"
 _COMMANDS = {FRAGMENTS: "optimize", VERSIONS: "cleanup", INTENTS: "recover"}
+_ARGUMENTS = {"cleanup": " --keep 10"}  # shows the plan first, and says how to go on
 
 
 class Level(Enum):
@@ -55,13 +56,18 @@ class Pressure:
         return _COMMANDS.get(self.metric, "")
 
     @property
+    def typed(self) -> str:
+        """The command with what it cannot do without."""
+        return f"omnigraph {self.command}{_ARGUMENTS.get(self.command, '')}"
+
+    @property
     def message(self) -> str:
         return f"{self.where}: upkeep is behind: {self.metric}={self.actual} {self.level.value}={self.bound}"
 
     def refusal(self) -> Overloaded:
         return Overloaded(
             f"{self.message}; nothing was written",
-            hint=f"run `omnigraph {self.command}`, then repeat the write",
+            hint=f"run `{self.typed}`, then repeat the write",
             metric=self.metric,
             bound=self.bound,
             actual=self.actual,

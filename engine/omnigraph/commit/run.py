@@ -168,7 +168,7 @@ def _feel(engine: Engine, request: Request, txn: Txn) -> Pressure:
 
 
 def _warned(outcome: Outcome, pressure: Pressure) -> Outcome:
-    warning = f"{pressure.message}; run `omnigraph {pressure.command}`"
+    warning = f"{pressure.message}; run `{pressure.typed}`"
     return replace(outcome, warnings=(*outcome.warnings, warning))
 
 

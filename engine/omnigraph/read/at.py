@@ -7,7 +7,10 @@ the commit that was asked for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from enum import Enum
+from typing import Any
 
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.txn import read_current
@@ -122,7 +125,7 @@ def reclaimed(engine: Engine, current: Held, commit_id: str, meter: Meter) -> Re
     version = row.manifest_version if row is not None else current.version
     note = engine.boundary.note(current.state.identity, version, meter=meter)
     return Reclaimed(
-        f"commit {commit_id} was cleaned up: oldest={oldest}",
+        f"commit {commit_id} was cleaned up: {_record_text(note)}oldest={oldest}",
         hint=hint,
         commit_id=commit_id,
         oldest=oldest,
@@ -131,6 +134,19 @@ def reclaimed(engine: Engine, current: Held, commit_id: str, meter: Meter) -> Re
         cleaned_at_us=note.get("at_us"),
         policy=note.get("policy"),
     )
+
+
+def _record_text(note: Mapping[str, Any]) -> str:
+    """Who cleaned up and when, as the record of that run has it."""
+    at_us = note.get("at_us")
+    facts = {
+        "run": note.get("run"),
+        "by": note.get("actor"),
+        "at": datetime.fromtimestamp(at_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if isinstance(at_us, int)
+        else None,
+    }
+    return "".join(f"{name}={value} " for name, value in facts.items() if value is not None)
 
 
 def _oldest_left(engine: Engine, current: Held, meter: Meter) -> str | None:

@@ -90,9 +90,7 @@ class CleanupPlan(Report):
             return f"nothing: {line.exempt}"
         if not line.doomed:
             return "nothing: all of it is retained" if not line.young else "nothing: the rest is too young"
-        return (
-            f"older than commit {next(iter(self.oldest.values()), '?')}, and no checkpoint or pending write needs them"
-        )
+        return "older than what stays; no checkpoint and no pending write needs them"
 
     def __repr__(self) -> str:
         lines = [

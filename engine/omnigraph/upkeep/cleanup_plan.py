@@ -35,10 +35,13 @@ class Policy:
 
     @property
     def text(self) -> str:
-        return (
-            f"retained are the {self.keep} newest commits of each branch, those of the last "
-            f"{duration_text(self.older_than_s)}, checkpoints, and what is younger than {duration_text(self.min_age_s)}"
-        )
+        commits = "commit" if self.keep == 1 else f"{self.keep} newest commits"
+        parts = [f"the {'newest ' if self.keep == 1 else ''}{commits} of each branch", "checkpoints"]
+        if self.older_than_s:
+            parts.insert(1, f"those of the last {duration_text(self.older_than_s)}")
+        if self.min_age_s:
+            parts.append(f"what is younger than {duration_text(self.min_age_s)}")
+        return f"retained are {', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def make_policy(keep: object, older_than: object, min_age: object) -> Policy:

@@ -27,6 +27,9 @@ from omnigraph.table.strict import fragment_count
 # What a verdict may tell to run, by the name of the façade's method, which is the command's name too.
 OPERATIONS = ("recover", "repair", "optimize", "cleanup")
 
+# What a command cannot do without. A cleanup so typed shows its plan, and says how to go on.
+_ARGUMENTS = {"cleanup": " --keep 10"}
+
 HEALTHY = "healthy"
 ATTENTION = "attention"
 
@@ -148,8 +151,13 @@ class StatusReport:
             return "healthy: nothing to do"
         first = self.findings[0]
         more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
-        todo = f": run `omnigraph {first.command} {self.uri}`" if first.command else ""
-        return f"attention: {first.message}{todo}{more}"
+        return f"attention: {first.message}{self.typed(first)}{more}"
+
+    def typed(self, finding: Finding) -> str:
+        """What to run against a finding, as it can be typed."""
+        if finding.command is None:
+            return ""
+        return f": run `omnigraph {finding.command} {self.uri}{_ARGUMENTS.get(finding.command, '')}`"
 
     @property
     def rows(self) -> int:

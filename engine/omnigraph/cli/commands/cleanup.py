@@ -8,6 +8,7 @@ import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.render import Screen, bytes_text, count_text
+from omnigraph.cli.screenful import rest_text, worth_showing
 
 
 def run(
@@ -46,22 +47,32 @@ def run(
 
 def _show_plan(screen: Screen, plan: dict[str, Any]) -> None:
     screen.line(plan["policy"]["text"])
+    for branch, commit_id in plan["oldest"].items():
+        screen.line(f"{branch}: commit {commit_id} and newer stay")
+    for name in plan["checkpoints"]:
+        screen.line(f"checkpoint {name} stays")
+    tables = worth_showing(plan["tables"], lambda t: t["versions"])
     screen.table(
         ("table", "doomed", "versions", "kept", "young", "why"),
-        [[t["table_key"], t["versions"], t["doomed"], t["kept"], t["young"], t["reason"]] for t in plan["tables"]],
+        [[t["table_key"], t["versions"], t["doomed"], t["kept"], t["young"], t["reason"]] for t in tables],
     )
+    if len(tables) < len(plan["tables"]):
+        screen.line(rest_text(len(plan["tables"]), len(tables)))
     for orphan in plan["orphans"]:
         screen.line(f"{orphan['path']} ({bytes_text(orphan['bytes'])}) belongs to nobody")
     for batch in plan["expired_staging"]:
         screen.line(f"the staged batch {batch} was not loaded for a day")
     if plan["versions"] or plan["orphans"] or plan["expired_staging"]:
+        doomed = sum(1 for t in plan["tables"] if t["versions"])
+        screen.line(f"to delete: {count_text(plan['versions'], 'version')} of {count_text(doomed, 'table')}")
         screen.note("nothing was deleted; repeat with --confirm to delete this")
     else:
         screen.line("nothing to delete")
 
 
 def _show_report(screen: Screen, report: dict[str, Any]) -> None:
-    if report["tables"]:
+    tables = worth_showing(report["tables"], lambda t: (t["error"] is not None, t["deleted"]["versions"]))
+    if tables:
         screen.table(
             ("table", "versions", "files", "bytes", "error"),
             [
@@ -72,11 +83,15 @@ def _show_report(screen: Screen, report: dict[str, Any]) -> None:
                     bytes_text(t["deleted"]["bytes"]),
                     t["error"],
                 ]
-                for t in report["tables"]
+                for t in tables
             ],
         )
+    if len(tables) < len(report["tables"]):
+        screen.line(rest_text(len(report["tables"]), len(tables)))
     for orphan in report["orphans"]:
         screen.line(f"{orphan['path']} belonged to nobody and is gone")
     for error in report["errors"]:
         screen.line(f"not deleted: {error}", style="yellow")
     screen.line(f"{count_text(report['versions'], 'version')} deleted, {bytes_text(report['bytes'])} given back")
+    if report["run"] is not None:
+        screen.line(f"recorded as __cleanup/{report['run']}.json")

@@ -8,6 +8,7 @@ import typer
 
 from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.render import Screen, bytes_text
+from omnigraph.cli.screenful import rest_text, worth_showing
 
 
 def run(
@@ -32,6 +33,7 @@ def run(
 
 def show_optimized(screen: Screen, result: dict[str, Any]) -> None:
     """Tables before and after; also what ``ensure-indices`` shows."""
+    tables = worth_showing(result["tables"], lambda t: (t["skipped"] is not None, t["committed"], t["bytes_rewritten"]))
     rows: list[tuple[Any, ...]] = [
         (
             table["table_key"],
@@ -41,13 +43,15 @@ def show_optimized(screen: Screen, result: dict[str, Any]) -> None:
             ", ".join([*table["indices_built"], *table["indices_folded"]]),
             table["skipped"] or ("changed" if table["committed"] else "unchanged"),
         )
-        for table in result["tables"]
+        for table in tables
     ]
     manifest = result["manifest"]
     if manifest is not None:
         done = "changed" if manifest["changed"] else "unchanged"
         rows.append(("__manifest", manifest["fragments_before"], manifest["fragments"], None, "", done))
     screen.table(("table", "fragments before", "after", "rewritten", "indexes", "result"), rows)
+    if len(tables) < len(result["tables"]):
+        screen.line(rest_text(len(result["tables"]), len(tables)))
     for table in result["tables"]:
         for pending in table["pending_indexes"]:
             screen.line(

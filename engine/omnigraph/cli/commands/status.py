@@ -8,6 +8,7 @@ import typer
 
 from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.render import Screen, bytes_text, count_text, duration_text
+from omnigraph.cli.screenful import rest_text, worth_showing
 
 if TYPE_CHECKING:
     from omnigraph.upkeep.status import StatusReport
@@ -36,26 +37,31 @@ def _show(screen: Screen, report: StatusReport) -> None:
                 "manifest",
                 f"version {manifest.version}, {count_text(manifest.fragments, 'fragment')}, {manifest.backlog:,} not cleaned up",
             ),
+            ("history", _history(report)),
             ("upkeep", _upkeep(report)),
             ("pending", _pending(report)),
         ]
     )
     screen.line()
+    tables = worth_showing(report.tables, lambda t: (t.drift or 0, t.fragments, t.bytes))
     columns = ["table", "rows", "deleted", "fragments", "unindexed", "bytes", "version"]
     rows: list[list[Any]] = [
         [t.table_key, t.rows, t.deleted_rows, t.fragments, t.unindexed_fragments, bytes_text(t.bytes), t.version]
-        for t in report.tables
+        for t in tables
     ]
     if report.deep:
         columns += ["versions", "drift"]
-        rows = [[*row, table.versions, table.drift] for row, table in zip(rows, report.tables, strict=True)]
+        rows = [[*row, table.versions, table.drift] for row, table in zip(rows, tables, strict=True)]
     screen.table(columns, rows)
+    if len(tables) < len(report.tables):
+        screen.line(
+            f"{rest_text(len(report.tables), len(tables))}: {report.rows:,} rows, {bytes_text(report.bytes)} in all"
+        )
     screen.line()
     for note in report.notes:
         screen.line(f"note: {note}")
     for finding in report.findings[1:]:
-        todo = f": run `omnigraph {finding.command} {report.uri}`" if finding.command else ""
-        screen.line(f"also: {finding.message}{todo}")
+        screen.line(f"also: {finding.message}{report.typed(finding)}")
     screen.line(report.verdict_line, style="green" if report.verdict == "healthy" else "bold yellow")
 
 
@@ -66,11 +72,18 @@ def _upkeep(report: StatusReport) -> str:
         parts.append(f"optimized {upkeep.optimized_at[:19]}Z")
     if upkeep.cleaned_at:
         by = f" by {upkeep.cleaned_by}" if upkeep.cleaned_by else ""
-        parts.append(f"cleaned up {upkeep.cleaned_at[:19]}Z{by}, oldest commit left {upkeep.oldest_commit or '?'}")
+        parts.append(f"cleaned up {upkeep.cleaned_at[:19]}Z{by}")
     reclaimable = sum(table.reclaimable_bytes for table in report.tables)
     if reclaimable:
         parts.append(f"{bytes_text(reclaimable)} of deleted rows")
     return "; ".join(parts) or "has not run"
+
+
+def _history(report: StatusReport) -> str:
+    """From where on commits can be read; the boundary is what cleanups have given up."""
+    oldest = report.upkeep.oldest_commit
+    where = f"from {oldest} on" if oldest is not None else "from before what status reads"
+    return f"can be read {where}; boundary {report.manifest.boundary}"
 
 
 def _pending(report: StatusReport) -> str:
