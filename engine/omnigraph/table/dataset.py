@@ -52,7 +52,9 @@ def _watched(data: Any) -> Any:
     if not progress.listening() or not isinstance(data, pa.Table | pa.RecordBatchReader):
         return data
     held = isinstance(data, pa.Table)
-    batches: Iterable[pa.RecordBatch] = data.to_batches(max_chunksize=_TOLD_ROWS) if isinstance(data, pa.Table) else data
+    batches: Iterable[pa.RecordBatch] = (
+        data.to_batches(max_chunksize=_TOLD_ROWS) if isinstance(data, pa.Table) else data
+    )
     count = progress.counter()
 
     def drawn() -> Iterator[pa.RecordBatch]:
