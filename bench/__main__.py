@@ -8,21 +8,23 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench import cap, mutate, report, results, throughput, upkeep, wire
+from bench import cap, contention, mutate, report, results, throughput, upkeep, wire
 from bench.lab import Lab
 
 AT_THE_WIRE = {"wire": wire.run, "cap": cap.run, "mutate": mutate.run}
 ALONE = {"throughput": throughput.run, "upkeep": upkeep.run}
+APART = {"contention": contention.run}  # only when named: its page is that of reliability
 NAMES = (*AT_THE_WIRE, *ALONE)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench", description="What the engine costs; tables, and JSON beside them.")
-    parser.add_argument("names", nargs="+", choices=[*NAMES, "all", "report"])
+    parser.add_argument("names", nargs="+", choices=[*NAMES, *APART, "all", "report"])
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not what it costs")
     parser.add_argument("--into", type=Path, default=results.FOLDER, help="folder of the JSON files")
     given = parser.parse_args(arguments)
     wanted = list(NAMES) if "all" in given.names else [name for name in NAMES if name in given.names]
+    wanted += [name for name in APART if name in given.names]
     started = time.perf_counter()
     if any(name in AT_THE_WIRE for name in wanted):
         with Lab() as lab:
@@ -30,8 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
                 if name in AT_THE_WIRE:
                     _keep(name, AT_THE_WIRE[name](lab, quick=given.quick), given)
     for name in wanted:
-        if name in ALONE:
-            _keep(name, ALONE[name](quick=given.quick), given)
+        if name in ALONE or name in APART:
+            _keep(name, {**ALONE, **APART}[name](quick=given.quick), given)
     if wanted:
         print(f"\n{', '.join(wanted)}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
     if "report" in given.names:

@@ -134,11 +134,11 @@ def test_a_writer_that_prepares_longer_than_the_grace_keeps_its_turn(
     asked: list[float] = []
     beyond = manners.FrontWatch.beyond_grace
 
-    def watched(self: manners.FrontWatch, op: str, stamp: str) -> bool:
+    def watched(self: manners.FrontWatch, op: str, stamp: str, rank: int = 1) -> bool:
         asked.append(quick.clock.monotonic())
         if asked[-1] - asked[0] > 3 * 0.4:
             waited.set()
-        return beyond(self, op, stamp)
+        return beyond(self, op, stamp, rank)
 
     monkeypatch.setattr(manners.FrontWatch, "beyond_grace", watched)
 

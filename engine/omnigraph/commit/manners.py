@@ -14,15 +14,19 @@ from omnigraph.core.clock import Clock
 
 GRACE_MIN_S = 5.0  # with commits of 0.2 to 0.6 s, one second rolled back the living; five never did
 GRACE_COMMITS = 20.0
-SHORT_GRACE = 0.1  # of the grace, behind a front that turned out dead: a row of dead owners must not cost one each
+SHORT_GRACE = 0.1  # of the grace, behind a front that turned out dead: a row of dead owners must not cost one each ...
+SHORT_COMMITS = 3.0  # ... and never less than a living one needs to see that it is at the front, and to say so
+FURTHER_BACK = 1.2  # of the grace, for those with somebody between them and the front: one is enough to end the dead
 SIGN_OF_LIFE = 0.25  # of the grace: how often a writer that is long at the front says that it lives
 CONTENDED_MIN_S = 2.0
 CONTENDED_COMMITS = 30.0
 POLL_COMMITS = 0.5
+POLL_FIRST = 0.1  # behind the front itself: nobody works between its end and our look. Measured: a third more commits
 POLL_MIN_S = 0.002
 POLL_MAX_S = 0.5
 EWMA_ALPHA = 0.3
 FIRST_COMMIT_S = 0.05  # before anything was measured
+COMMIT_REQUESTS = 8.0  # one after the other, in any commit
 
 
 @dataclass
@@ -40,6 +44,7 @@ class Manners:
         self._rng = rng or random.Random()
         self._lock = threading.Lock()
         self._commit_s = FIRST_COMMIT_S
+        self._request_s = 0.0
         self._contended_until = 0.0
 
     def note_commit(self, seconds: float) -> None:
@@ -47,10 +52,20 @@ class Manners:
         with self._lock:
             self._commit_s += EWMA_ALPHA * (seconds - self._commit_s)
 
+    def note_work(self, seconds: float) -> None:
+        """A commit that came to nothing took this long up to its effects: whole ones take no less."""
+        with self._lock:
+            self._commit_s += EWMA_ALPHA * max(0.0, seconds - self._commit_s)
+
+    def note_request(self, seconds: float) -> None:
+        """One request took this long. Who waits learns from it how slow the store is for everybody now."""
+        with self._lock:
+            self._request_s += EWMA_ALPHA * (seconds - self._request_s)
+
     def note_neighbour(self) -> None:
         """Somebody was ahead of us or behind us."""
         with self._lock:
-            lasts = max(CONTENDED_MIN_S, CONTENDED_COMMITS * self._commit_s)
+            lasts = max(CONTENDED_MIN_S, CONTENDED_COMMITS * self._slowest)
             self._contended_until = self._clock.monotonic() + lasts
 
     @property
@@ -60,8 +75,13 @@ class Manners:
 
     @property
     def commit_s(self) -> float:
+        """How long a commit takes now, as far as this process can tell."""
         with self._lock:
-            return self._commit_s
+            return self._slowest
+
+    @property
+    def _slowest(self) -> float:
+        return max(self._commit_s, COMMIT_REQUESTS * self._request_s)
 
     @property
     def grace_s(self) -> float:
@@ -69,7 +89,7 @@ class Manners:
 
     def poll_s(self, rank: int = 1) -> float:
         """How long to sleep before looking again, with ``rank - 1`` others between us and the front."""
-        wanted = POLL_COMMITS * self.commit_s * max(1, rank)
+        wanted = self.commit_s * (POLL_FIRST if rank <= 1 else POLL_COMMITS * rank)
         return min(max(wanted, POLL_MIN_S), POLL_MAX_S) * self._rng.uniform(0.5, 1.5)
 
     def jitter_s(self, attempt: int) -> float:
@@ -87,8 +107,8 @@ class FrontWatch:
         self._front: _Front | None = None
         self._short = False
 
-    def beyond_grace(self, op: str, stamp: str) -> bool:
-        """Whether ``op``, seen at the front now, has stood there unchanged for too long."""
+    def beyond_grace(self, op: str, stamp: str, rank: int = 1) -> bool:
+        """Whether ``op``, seen at the front now, has stood there unchanged for too long. ``rank - 1`` others are between."""
         now = self._clock.monotonic()
         if self._front is None or self._front.op != op:
             self._front = _Front(op, stamp, now)
@@ -96,7 +116,9 @@ class FrontWatch:
             self._front = _Front(op, stamp, now)
             self._short = False
         grace = self._manners.grace_s if self._grace_s is None else self._grace_s
-        return now - self._front.since >= (grace * SHORT_GRACE if self._short else grace)
+        if self._short:
+            grace = max(grace * SHORT_GRACE, SHORT_COMMITS * self._manners.commit_s)
+        return now - self._front.since >= (grace if rank <= 1 else grace * FURTHER_BACK)
 
     def front_was_dead(self) -> None:
         """Whoever is next must show a sign of life sooner."""

@@ -114,8 +114,8 @@ def run(engine: Engine, request: Request, prepare: Callable[[Txn], Prepared | No
         with Turn(engine, request, deadline, meter) as turn:
             while True:
                 deadline.check("writing", last)
-                turn.wait()
-                txn = open_txn(engine, request.branch, deadline=deadline, meter=meter)
+                waited = turn.wait()
+                txn = open_txn(engine, request.branch, deadline=deadline, meter=meter, waited=waited)
                 if turn.missing:
                     turn.take(txn.state)
                     continue
@@ -134,8 +134,10 @@ def run(engine: Engine, request: Request, prepare: Callable[[Txn], Prepared | No
                 started = engine.clock.monotonic()
                 ended = _attempt(engine, request, txn, prepared, turn)
                 if isinstance(ended, Outcome):
-                    engine.manners.note_commit(engine.clock.monotonic() - started)
+                    if not prepared.stage_first:
+                        engine.manners.note_commit(engine.clock.monotonic() - started)
                     return ended if pressure.level is Level.NONE else _warned(ended, pressure)
+                engine.manners.note_neighbour()
                 last = ended.error or last
                 operation.note(operation.CONFLICTS)
 
@@ -251,6 +253,7 @@ def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, tur
     op = turn.op or new_ulid(engine.clock)
     plan = _plan(engine, request, txn, prepared, op)
     data = encode_plan(plan)
+    started = engine.clock.monotonic()
     handles = {action.key: txn.handle(action.key) for action in prepared.actions}
     witness.begin(op)
     try:
@@ -264,6 +267,8 @@ def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, tur
             with progress.phase("publishing", unit="tables", total=len(plan.tables)):
                 pins = _predicted_pins(plan, txn, handles, staged)
                 written, results = _apply(engine, plan, txn, prepared, handles, staged, pins, turn, meter)
+                if not prepared.stage_first:
+                    engine.manners.note_work(engine.clock.monotonic() - started)
                 ended = _publish_or_abort(engine, plan, txn, prepared, pins, written, results, meter)
                 outcome = _conclude(engine, request, plan, prepared, ended, results, turn, meter)
                 progress.advance(len(plan.tables))

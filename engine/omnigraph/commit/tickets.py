@@ -91,20 +91,22 @@ class Turn:
         """Keep the file: the outcome of the plan in it is not known."""
         self.ended()
 
-    def wait(self) -> None:
-        """Until no older intent names one of our tables. Ends those that are dead on the way."""
+    def wait(self) -> bool:
+        """Until no older intent names one of our tables. Ends those that are dead on the way. True if there was one."""
         front: str | None = None
+        waited = False
         while self.op is not None:
             ahead = self._ahead()
             if not ahead:
                 self._life = self._life or _Life(self._engine, self.op, self._ticket)
-                return
+                break
+            waited = True
             self._engine.manners.note_neighbour()
             intent, stamp = ahead[0]
             if front is not None and front != intent.op:
                 self._watch.front_moved()
             front = intent.op
-            if witness.owner_gone(self._engine, intent) or self._watch.beyond_grace(intent.op, stamp):
+            if witness.owner_gone(self._engine, intent) or self._watch.beyond_grace(intent.op, stamp, len(ahead)):
                 # What it is by now: its ticket may have become a plan since it was read.
                 now = self._engine.intents.read(intent.op, self._meter)
                 if now is not None:
@@ -114,6 +116,7 @@ class Turn:
                 continue
             self._deadline.check("waiting for other writers of the same tables")
             self._engine.clock.sleep(self._engine.manners.poll_s(len(ahead)))
+        return waited
 
     def someone_older(self) -> bool:
         """The second look: an older ticket may have been on its way when we listed."""
@@ -121,7 +124,10 @@ class Turn:
 
     def _ahead(self) -> list[tuple[Intent, str]]:
         found = []
-        for op, stamp in self._engine.intents.names(self._meter):
+        started = self._engine.clock.monotonic()
+        listed = self._engine.intents.names(self._meter)
+        self._engine.manners.note_request(self._engine.clock.monotonic() - started)
+        for op, stamp in listed:
             if self.op is not None and op >= self.op:
                 break
             intent = self._read(op)

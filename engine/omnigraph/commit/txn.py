@@ -96,8 +96,9 @@ def pinned_table(engine: Engine, pin: Pin, meter: Meter | None = None) -> Pinned
     )
 
 
-def open_txn(engine: Engine, branch: str, *, deadline: Deadline, meter: Meter) -> Txn:
-    """The newest state of the branch: one request where nothing has changed since this process last looked.
+def open_txn(engine: Engine, branch: str, *, deadline: Deadline, meter: Meter, waited: bool = False) -> Txn:
+    """The newest state of the branch: one request where nothing has changed since this process last looked. ``waited``:
+    for somebody who has written meanwhile, so that it need not be asked whether anything has changed.
 
     "Unchanged" is good enough for a write that ends in a swap. An answer that is not followed by one asks
     ``still_newest`` as well.
@@ -105,7 +106,7 @@ def open_txn(engine: Engine, branch: str, *, deadline: Deadline, meter: Meter) -
     engine.ref_of(branch)
     held = engine.known(branch)
     meter.step()
-    if held is None or engine.manifest.moved(held, meter):
+    if held is None or waited or engine.manifest.moved(held, meter):
         held = engine.latest(branch, meter)
         meter.step(3)
     return Txn(engine, branch, held, deadline, meter)
