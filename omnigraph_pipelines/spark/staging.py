@@ -86,9 +86,11 @@ def load(
     expect_head: str | None = None,
     deadline_s: float = COMMIT_S,
     target_rows: int = TARGET_ROWS,
+    memory_mb: int | None = None,
 ) -> og.Receipt:
     """One batch, one commit, one receipt: as ``graph.load``, with the rows staged by executors. ``frames``: by type a
-    DataFrame, a ``Frame``, ``Files`` or the path of files; or ``Records``."""
+    DataFrame, a ``Frame``, ``Files`` or the path of files; or ``Records``. ``memory_mb``: what comparing keys may take in
+    this process, beyond which it is done in passes."""
     batch = stage(
         spark,
         graph,
@@ -112,6 +114,7 @@ def load(
         quarantine_to=quarantine_to,
         expect_head=expect_head,
         deadline_s=deadline_s,
+        memory_mb=memory_mb,
     )
 
 
@@ -164,6 +167,7 @@ def publish(
     quarantine_to: str | Path | None = None,
     expect_head: str | None = None,
     deadline_s: float = COMMIT_S,
+    memory_mb: int | None = None,
 ) -> og.Receipt:
     """Judge a staged batch as a whole and commit it. A refused batch is taken back."""
     txn = graph.begin(batch.branch, resume=batch.staging_id)
@@ -181,6 +185,7 @@ def publish(
             expect_head=expect_head,
             deadline_s=deadline_s,
             rows_per_file=batch.target_rows,
+            memory_mb=memory_mb,
         )
     except og.errors.OmnigraphError:
         if not txn.sent:

@@ -96,6 +96,32 @@ def test_what_a_load_refuses_a_staged_load_refuses(graph: og.Graph, names: tuple
     assert graph.snapshot().commit_id == before
 
 
+@pytest.mark.parametrize("kind", ["append", "overwrite"])
+def test_a_check_in_passes_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    schema = "node P { name: String @key  age: I32?  mail: String? @unique  @range(age, 0..9) }"
+    with og.init(tmp_path / "graph", schema) as graph:
+        graph.load([{"type": "P", "data": {"name": "ann", "mail": "taken"}}], mode="append")
+        rows = [
+            ("ann", 1, None),
+            ("bob", 10, None),
+            ("cat", 1, "taken"),
+            ("dan", 1, "m"),
+            ("eve", 1, "m"),
+            ("dan", 2, "n"),
+        ]
+        columns = table_schema(graph.catalog.node("P"))
+        found = [{"id": name, "name": name, "age": age, "mail": mail} for name, age, mail in rows]
+        txn = graph.begin()
+        table = txn.table("P")
+        txn.add([table.describe(write_fragments(pa.Table.from_pylist(found[:3], columns), table.uri), kind)])
+        txn.add([table.describe(write_fragments(pa.Table.from_pylist(found[3:], columns), table.uri), kind)])
+        whole = og.check_staged(txn, txn.staged)
+        assert whole.total == (5 if kind == "append" else 3)
+        monkeypatch.setattr("omnigraph.write.part_checks.PLAIN_ROWS", 0)
+        monkeypatch.setattr("omnigraph.write.part_checks.ROW_BYTES", 1 << 19)  # two rows to a megabyte
+        assert og.check_staged(txn, txn.staged, memory_mb=1) == whole
+
+
 def test_a_report_is_trusted_only_for_these_fragments_at_these_pins(graph: og.Graph) -> None:
     txn = graph.begin()
     staged = stage(graph, txn, "bob")
@@ -192,7 +218,7 @@ def test_types_with_blobs_are_judged_like_any_other(tmp_path: Path, mode: str) -
             rows = pa.table({name: columns[name] for name in schema.names}, schema=schema)
             staged = table.describe(write_fragments(rows, table.uri), mode)
             txn.add(staged)
-            assert og.check_staged(txn, staged).ok == ok
+            assert og.check_staged(txn, staged).ok == ok == og.check_staged(txn, staged, memory_mb=1).ok
             if ok:
                 assert txn.load_staged(mode=mode).tables["node:Doc"].inserted == 2
                 continue

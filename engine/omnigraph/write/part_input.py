@@ -190,7 +190,8 @@ class PartInput:
         )
         for batch in rows:
             if batch.num_rows:
-                columns = [one_array(batch.column(field.name), field.type) for field in schema]
+                # Blobs come back as bytes of whichever width.
+                columns = [one_array(batch.column(f.name), f.type).cast(f.type) for f in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def change(self, txn: Txn, key: str, mode: Mode) -> TypeChange:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from omnigraph.write.part_task import PartTask
 
 Staged = StagedFragments | Sequence[StagedFragments]
+
+_HELD_ROWS: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -202,10 +204,14 @@ class StagingTxn:
         expect_head: str | None = None,
         deadline_s: float = 60,
         rows_per_file: int | None = None,
+        memory_mb: int | None = None,
         progress: Listener | None = None,
     ) -> Receipt:
         """Commit a batch that was staged in parts. ``types``: what it names, with rows or without. ``workers`` do what
-        touches every row. Where it fails with ``sent`` still false, an abort takes everything back."""
+        touches every row. ``memory_mb``: for comparing keys, beyond which that is done in passes; 30 bytes or so for each
+        row with an id of its own are needed besides. Where it fails with ``sent`` still false, an abort takes everything
+        back."""
+        from omnigraph.write.part_checks import Room
         from omnigraph.write.part_input import PartInput
         from omnigraph.write.part_load import PartLoad
 
@@ -232,7 +238,10 @@ class StagingTxn:
         task = self.task(mode, rows_per_file=rows_per_file)
         keys = [self._key(name) for name in types]
         given = PartInput(parts, keys, task.catalog, set_aside=on_bad_row == "quarantine")
-        load = PartLoad(self._engine, options, given, task, self._record.schema_hash, workers or Threads(), self.add)
+        room = Room.of(memory_mb)
+        load = PartLoad(
+            self._engine, options, given, task, self._record.schema_hash, workers or Threads(), self.add, room
+        )
         try:
             with operating("load", self._engine.uri, writes=True, listener=progress, clock=self._engine.clock):
                 done = load.run()
@@ -327,13 +336,17 @@ def begin(engine: Engine, *, branch: str, actor: str | None, resume: str | None)
 
 
 def check_staged(txn: StagingTxn, staged: Staged | Mapping[str, Staged], memory_mb: int | None = None) -> CheckReport:
-    """Judge staged fragments against the branch as it is now. The report fits ``load_staged`` while nothing moves."""
+    """Judge staged fragments against the branch as it is now. The report fits ``load_staged`` while nothing moves.
+
+    Rows are read batch by batch, and keys are compared in passes that take ``memory_mb`` at most; 30 bytes or so a row are
+    needed besides. What was staged as an update is held.
+    """
     engine = txn._engine
     given = _by_key(txn, staged if isinstance(staged, Mapping) else _grouped(_listed(staged)))
     meter = Meter()
     held = read_current(engine, txn.branch, meter=meter)
     view = Txn(engine, txn.branch, held, Deadline(engine.clock, 3600), meter)
-    verdict = _judge(view, given)
+    verdict = _judge(view, given, memory_mb)
     rows = {key: sum(fragments_.rows_of(new) for one in listed for new in one.new) for key, listed in given.items()}
     return CheckReport(
         verdict.ok,
@@ -449,12 +462,34 @@ def _check_base(pin: Pin, listed: Sequence[StagedFragments]) -> None:
             )
 
 
-def _judge(txn: Txn, given: Mapping[str, Sequence[StagedFragments]]) -> Verdict:
-    """An append is judged batch by batch; what replaces rows is compared with them, which holds it."""
+def _judge(txn: Txn, given: Mapping[str, Sequence[StagedFragments]], memory_mb: int | None = None) -> Verdict:
+    """An append is judged batch by batch; what replaces rows is compared with them, which holds it if it is small."""
+    kinds = {one.kind for listed in given.values() for one in listed}
+    rows = sum(one.rows for listed in given.values() for one in listed)
+    if len(kinds) == 1 and "update" not in kinds and (memory_mb is not None or rows > _HELD_ROWS):
+        return _judge_in_passes(txn, given, "overwrite" if "overwrite" in kinds else "append", memory_mb)
     if all(one.kind == "append" for listed in given.values() for one in listed):
         return judge_staged(txn, {key: [new for one in listed for new in one.new] for key, listed in given.items()})
     changes = [_change(txn, key, listed) for key, listed in sorted(given.items())]
     return validate(changes, txn.catalog, txn, limits=txn.engine.limits)
+
+
+def _judge_in_passes(
+    txn: Txn, given: Mapping[str, Sequence[StagedFragments]], mode: Mode, memory_mb: int | None
+) -> Verdict:
+    from omnigraph.write.part import Share, Split, Stretch
+    from omnigraph.write.part_checks import Room
+    from omnigraph.write.part_input import PartInput
+    from omnigraph.write.part_judge import judge_parts
+
+    parts = []
+    for order, (key, listed) in enumerate(sorted(given.items())):
+        for index, one in enumerate(listed):
+            split = Split(order, index)
+            rows = sum(fragments_.rows_of(described) for described in one.new)
+            share = Share(key, one, (Stretch(split.key, rows),))
+            parts.append(StagedPart(split.key, ((split, rows),), (share,)))
+    return judge_parts(PartInput(parts, given, txn.catalog), txn, mode, Room.of(memory_mb), values=True).verdict
 
 
 def _change(txn: Txn, key: str, listed: Sequence[StagedFragments]) -> TypeChange:
