@@ -11,6 +11,8 @@ from typing import Any
 
 # Public name -> (module, attribute; None for the module itself).
 _PUBLIC: dict[str, tuple[str, str | None]] = {
+    "OmniGraphIngestComponent": ("omnigraph_pipelines.components", "OmniGraphIngestComponent"),
+    "OmniGraphUpkeepComponent": ("omnigraph_pipelines.components", "OmniGraphUpkeepComponent"),
     "OmniGraphResource": ("omnigraph_pipelines.resources", "OmniGraphResource"),
     "SparkSessionResource": ("omnigraph_pipelines.resources", "SparkSessionResource"),
     "build_definitions": ("omnigraph_pipelines.definitions", "build_definitions"),

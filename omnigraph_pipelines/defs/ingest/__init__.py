@@ -37,7 +37,6 @@ def ingest(
             names.job,
             selection=dg.AssetSelection.assets(staging, commit),
             tags=names.tags(),
-            partitions_def=names.partitions,
             description=f"One batch of {source.name}: stage, check, commit.",
             executor_def=dg.in_process_executor,
         )

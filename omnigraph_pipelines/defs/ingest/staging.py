@@ -100,7 +100,7 @@ class Staging:
         batch = find_batch(source, self.context.partition_key)
         check_complete(source, batch)
         fingerprint = batch.fingerprint()
-        self.context.instance.add_run_tags(self.context.run_id, self.names.batch_tags(batch.key, fingerprint))
+        self.context.instance.add_run_tags(self.context.run.run_id, self.names.batch_tags(batch.key, fingerprint))
         key = self._key(batch, fingerprint)
         resources = self.context.resources
         with connections.graph.opened(resources) as graph_resource:
@@ -117,7 +117,7 @@ class Staging:
         if not self.context.op_execution_context.op_config["force"]:
             return key
         # Retries of this run are still one commit.
-        root = self.context.run.root_run_id or self.context.run_id
+        root = self.context.run.root_run_id or self.context.run.run_id
         return f"{key[:-32]}/{root[:8]}"
 
     # --- staging ----------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def wait_for_turn(
         return 0.0
     waited = 0.0
     pause = wait or threading.Event().wait
-    while before := earlier(context.instance, names, context.run_id):
+    while before := earlier(context.instance, names, context.run.run_id):
         first = before[0].dagster_run
         if waited == 0:
             context.log.info(f"waits for run {first.run_id}: runs of {names.source.name} go one at a time")
