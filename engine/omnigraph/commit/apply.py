@@ -7,6 +7,7 @@ Two staged inserts of one key would otherwise both stand.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import wait
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -62,7 +63,10 @@ def apply(
         calls = [
             engine.spawn(_commit, engine, table, staged[table.key], handles[table.key], meter) for table in tables[1:]
         ]
-        first = _commit(engine, tables[0], staged[tables[0].key], handles[tables[0].key], meter)
+        try:
+            first = _commit(engine, tables[0], staged[tables[0].key], handles[tables[0].key], meter)
+        finally:
+            wait(calls)  # whatever ends this write, none of its commits is still on its way when it is told
         return {one.key: one for one in (first, *gather(calls))}
     results: dict[str, Applied] = {}
     for table in tables:

@@ -403,8 +403,8 @@ def _check_nesting(data: bytes) -> None:
 def _unreadable(name: str, why: str) -> Corruption:
     return Corruption(
         f"the intent {name} cannot be read: {why}",
-        hint="keep the file; open with read_only=True to read the graph, and move the file to __recovery/quarantine/ "
-        "only after making sure that no writer needs it",
+        hint="read_only=True still opens the graph; keep a copy of the file, then `omnigraph repair --confirm --force` "
+        "moves it aside and puts the tables back",
         object=name,
         reason=why,
     )

@@ -44,6 +44,7 @@ def find_outcome(engine: Engine, commit_id: str, meter: Meter) -> Fate:
     if unreadable:
         raise Corruption(
             f"whether commit {commit_id} is pending cannot be told: intent {unreadable[0]} cannot be read",
+            hint="keep a copy of the intent, run `omnigraph repair --confirm --force`, and ask again",
             operation_id=unreadable[0],
             commit_id=commit_id,
         )

@@ -82,7 +82,7 @@ def _check_belongs(engine: Engine, intent: Intent, held: Held | None) -> None:
     if intent.graph != ours:
         raise Corruption(
             f"the intent {name} belongs to another graph: {intent.graph}, not {ours}",
-            hint="keep the file, and find out how it came here",
+            hint="find out how it came here, and move it out of __recovery/ by hand; the graph opens with read_only=True",
             object=name,
             expected=ours,
             actual=intent.graph,
@@ -94,7 +94,7 @@ def _check_belongs(engine: Engine, intent: Intent, held: Held | None) -> None:
         if pin is not None and pin.identity == table.identity and pin.location != table.path:
             raise Corruption(
                 f"the intent {name} names {table.path} for table {table.key}, which stands at {pin.location}",
-                hint="keep the file, and find out how it came here",
+                hint="find out how it came here, and move it out of __recovery/ by hand; the graph opens with read_only=True",
                 object=name,
                 table_key=table.key,
                 expected=pin.location,

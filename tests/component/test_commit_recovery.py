@@ -1,0 +1,247 @@
+"""What recovery leaves on record, and what it does when one of its own requests fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.commit import audit
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.intent import encode_plan
+from omnigraph.commit.plan import PublishPlan
+from omnigraph.commit.recover import recover_all
+from omnigraph.core import failpoints
+from omnigraph.core.errors import Corruption, OutcomeUnknown, StoreUnavailable
+from omnigraph.core.ids import new_ulid
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.store import layout, open_store
+from omnigraph.testing.content import content_of, faults_of, history_of
+from omnigraph.testing.operations import append, create, keys_of
+
+ONE, TWO = keys_of(1), keys_of(2)
+SILENT = StoreUnavailable("the store does not answer")
+
+
+@pytest.fixture
+def engines(local_root: str) -> Iterator[Callable[..., Engine]]:
+    create(local_root)
+    made: list[Engine] = []
+
+    def make(**kwargs: Any) -> Engine:
+        made.append(Engine(open_store(local_root), **kwargs))
+        made[-1].latest(MAIN)
+        return made[-1]
+
+    yield make
+    failpoints.disarm()
+    for engine in made:
+        engine.close()
+
+
+@pytest.fixture
+def engine(engines: Callable[..., Engine]) -> Engine:
+    return engines()
+
+
+def interrupted(engine: Engine, place: str) -> PublishPlan:
+    """A write that ended in the middle; its intent is there. Places: ``armed``, ``half`` applied, ``complete``."""
+
+    def stop(**facts: Any) -> None:
+        if place != "half" or facts["table_key"] == TWO[1]:
+            raise failpoints.FailpointHit(place)
+
+    name = "publish.before_swap" if place == "complete" else "apply.before_commit"
+    with failpoints.armed(name, stop, at=None), pytest.raises(OutcomeUnknown):
+        append(engine, TWO, ["a"], actor="ada")
+    [(op, _)] = engine.intents.names()
+    intent = engine.intents.read(op)
+    assert intent is not None and intent.plan is not None
+    return intent.plan
+
+
+def recovered(engine: Engine) -> None:
+    recover_all(engine, meter=Meter(), beyond_grace=True)
+
+
+# --- on record ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_write_rolled_forward_keeps_its_id_and_actor_and_leaves_one_row(engine: Engine) -> None:
+    plan = interrupted(engine, "complete")
+    recovered(engine)
+    newest = history_of(engine)[-1]
+    assert isinstance(newest, CommitRow) and (newest.commit_id, newest.actor) == (plan.commit.id, "ada")
+    [row] = audit.read(engine)
+    assert (row.kind, row.operation_id, row.commit_id, row.original_actor) == (
+        "RolledForward", plan.op, plan.commit.id, "ada",
+    )  # fmt: skip
+    assert row.tables == {key: {"from": 1, "to": 2} for key in TWO}
+    assert faults_of(engine) == []
+
+
+def test_a_write_rolled_back_leaves_an_abort_by_recovery_and_one_row(engine: Engine) -> None:
+    plan = interrupted(engine, "half")
+    recovered(engine)
+    newest = history_of(engine)[-1]
+    assert isinstance(newest, AbortRow) and (newest.commit_id, newest.actor) == (plan.commit.id, audit.RECOVERY_ACTOR)
+    [row] = audit.read(engine)
+    assert (row.kind, row.operation_id, row.original_actor) == ("RolledBack", plan.op, "ada")
+    pins = engine.latest(MAIN).state.tables
+    assert row.tables == {TWO[0]: {"from": 2, "to": pins[TWO[0]].version}} and pins[TWO[1]].version == 1
+    assert faults_of(engine) == []
+
+
+def test_only_tables_that_moved_are_put_back(engine: Engine) -> None:
+    interrupted(engine, "armed")
+    before = engine.latest(MAIN).state.tables
+    recovered(engine)
+    assert engine.latest(MAIN).state.tables == before, "no table was touched, so no pin moves"
+
+
+def test_an_intent_of_a_branch_that_is_gone_is_discarded_with_one_row(engine: Engine) -> None:
+    plan = interrupted(engine, "armed")
+    engine.intents.rewrite(plan.op, encode_plan(replace(plan, branch=replace(plan.branch, identity=new_ulid()))))
+    with failpoints.armed("store.delete", SILENT):
+        recovered(engine)
+    recovered(engine)
+    assert [row.kind for row in audit.read(engine)] == ["OrphanedBranchDiscarded"]
+    assert faults_of(engine) == []
+
+
+def test_many_intents_are_ended_in_one_pass(engines: Callable[..., Engine]) -> None:
+    engine = engines()
+    for number in range(5):
+        with failpoints.armed("publish.before_swap", "raise"), pytest.raises(OutcomeUnknown):
+            append(engines(), keys_of(4)[number % 4 : number % 4 + 1], [f"r{number}"])
+    assert len(engine.intents.names()) == 5
+    recovered(engine)
+    assert faults_of(engine) == [] and len({row.operation_id for row in audit.read(engine)}) == 5
+
+
+def test_the_intent_goes_last(engine: Engine) -> None:
+    interrupted(engine, "complete")
+    with failpoints.recording() as passed:
+        recovered(engine)
+    places = [
+        name for name, facts in passed if "intent" in name or name in ("publish.after_swap", "audit.before_write")
+    ]
+    deleted = [n for n, (name, facts) in enumerate(passed) if name == "store.delete" and "__recovery/" in facts["key"]]
+    audited = [n for n, (name, _) in enumerate(passed) if name == "audit.before_write"]
+    assert places and audited and deleted and max(audited) < min(deleted)
+
+
+# --- when a request of recovery fails -----------------------------------------------------------------------------------
+
+
+def test_an_audit_that_fails_keeps_the_intent_and_the_next_recovery_writes_one_row(engine: Engine) -> None:
+    plan = interrupted(engine, "complete")
+    with failpoints.armed("audit.before_write", SILENT), pytest.raises(StoreUnavailable):
+        recovered(engine)
+    assert [op for op, _ in engine.intents.names()] == [plan.op] and audit.read(engine) == []
+    recovered(engine)
+    recovered(engine)
+    assert [row.kind for row in audit.read(engine)] == ["RolledForward"]
+    assert faults_of(engine) == []
+
+
+@pytest.mark.parametrize("place", ["complete", "half"])
+def test_an_audit_whose_answer_is_lost_is_not_written_twice(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    interrupted(engine, place)
+    insert = audit.journal.insert_once
+
+    def unheard(*args: Any) -> bool:
+        insert(*args)
+        monkeypatch.setattr(audit.journal, "insert_once", insert)
+        raise SILENT
+
+    monkeypatch.setattr(audit.journal, "insert_once", unheard)
+    with pytest.raises(StoreUnavailable):
+        recovered(engine)
+    recovered(engine)
+    assert len(audit.read(engine)) == 1 and faults_of(engine) == []
+
+
+@pytest.mark.parametrize("place", ["complete", "half", "armed"])
+def test_an_intent_that_recovery_cannot_delete_is_finished_by_the_next_without_a_second_row(
+    engine: Engine, place: str
+) -> None:
+    interrupted(engine, place)
+    with failpoints.armed("store.delete", SILENT):
+        recovered(engine)
+    ends = len(history_of(engine))
+    recovered(engine)
+    assert len(history_of(engine)) == ends, "a plan ends once"
+    assert len(audit.read(engine)) == 1 and faults_of(engine) == []
+
+
+def test_intents_that_cannot_be_listed_stop_whoever_lists_and_nobody_else(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, local_root: str
+) -> None:
+    def silent(*_: Any, **__: Any) -> Any:
+        raise SILENT
+
+    monkeypatch.setattr("omnigraph.commit.intent.Intents.names", silent)
+    with pytest.raises(StoreUnavailable):
+        recovered(engine)
+    with pytest.raises(StoreUnavailable):
+        og.open(local_root)
+    with og.open(local_root, read_only=True) as reader:
+        assert reader.snapshot().count("T1") == 0
+    append(engine, ONE, ["a"])  # met nobody, so it lists nothing
+    engine.manners.note_neighbour()
+    with pytest.raises(StoreUnavailable):
+        append(engine, ONE, ["b"])
+
+
+# --- intents that are not ours to act on --------------------------------------------------------------------------------
+
+
+def sealed_again(plan: PublishPlan, change: Callable[[PublishPlan], PublishPlan]) -> bytes:
+    return encode_plan(change(plan))
+
+
+def elsewhere(plan: PublishPlan) -> PublishPlan:
+    first, second = plan.tables
+    return replace(plan, tables=(replace(first, path=second.path), replace(second, path=first.path)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda plan: replace(plan, graph=new_ulid()), id="another graph"),
+        pytest.param(elsewhere, id="paths"),
+    ],
+)
+def test_an_intent_of_elsewhere_is_refused_and_kept_and_readers_do_not_mind(
+    engine: Engine, local_root: str, change: Callable[[PublishPlan], PublishPlan]
+) -> None:
+    plan = interrupted(engine, "armed")
+    data = sealed_again(plan, change)
+    engine.intents.rewrite(plan.op, data)
+    before = content_of(engine)
+    with pytest.raises(Corruption) as caught:
+        recovered(engine)
+    assert caught.value.facts["object"] == layout.intent_key(plan.op) and "__recovery/" in (caught.value.hint or "")
+    with pytest.raises(Corruption):
+        og.open(local_root)
+    with og.open(local_root, read_only=True) as reader:
+        assert reader.snapshot().count("T1") == 0
+    assert engine.store.get(layout.intent_key(plan.op)) == data and content_of(engine) == before
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[" * 10_000, json.dumps({"format": 99}).encode()])
+def test_an_intent_that_does_not_read_names_the_way_out(engine: Engine, local_root: str, data: bytes) -> None:
+    engine.store.create(layout.intent_key(new_ulid()), data)
+    with pytest.raises(Corruption) as caught:
+        og.open(local_root)
+    assert "omnigraph repair --confirm --force" in (caught.value.hint or "")
+    with og.open(local_root, read_only=True) as reader:
+        assert reader.snapshot().count("T1") == 0
