@@ -99,9 +99,12 @@ def compacted(report: Any) -> Told:
 # --- cleanup ------------------------------------------------------------------------------------------------------------
 
 
+# The backlog is of the history alone, what is deleted also of tables; and a cleanup adds a few versions by its own marks.
+
+
 def cleaned(report: Any, backlog_before: int, backlog: int) -> Told:
     told: Told = {
-        "summary": f"{report.versions} versions deleted; {backlog} of {backlog_before} versions are left to clean up",
+        "summary": f"{report.versions} versions deleted; backlog {backlog_before} to {backlog}",
         "dry_run": False,
         "backlog_before": backlog_before,
         "backlog": backlog,
@@ -132,7 +135,7 @@ def cleaned(report: Any, backlog_before: int, backlog: int) -> Told:
 
 def planned_cleanup(plan: Any, backlog: int) -> Told:
     told: Told = {
-        "summary": f"{plan.versions} of {backlog} versions would be deleted",
+        "summary": f"{plan.versions} versions would be deleted; backlog {backlog}",
         "dry_run": True,
         "backlog": backlog,
         "versions_doomed": plan.versions,
