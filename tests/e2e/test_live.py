@@ -13,7 +13,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.manifest import state
-from tests.e2e.site import SCHEMA, Site, SparkServer
+from tests.e2e.browser import Browser, find_browser
+from tests.e2e.site import LOCATION, SCHEMA, Site, SparkServer
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(3000)]
 
@@ -103,6 +104,23 @@ def test_bad_rows_that_are_quarantined_are_seen_beside_the_commit(site: Site) ->
     assert "methuselah" not in site.names()
     assert "methuselah" in str(committed["rejected_rows"])
     assert "methuselah" in Path(committed["quarantine"]).read_text()
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        (f"/locations/{LOCATION}/asset-groups/social_crm/lineage", ("Person", "Follows", "commit")),
+        ("/assets/social/crm/commit?view=overview", ("commit_id", "fragments", "idempotency_key")),
+        ("/automation", ("new_batches_crm", "version_backlog", "nightly_optimize", "run_failures")),
+    ],
+    ids=["asset graph", "a commit", "automation"],
+)
+def test_a_browser_shows_what_people_look_for(site: Site, page: str, words: tuple[str, ...]) -> None:
+    program = find_browser()
+    if program is None:
+        pytest.skip("not run: needs Chromium (Debian: chromium)")
+    text = Browser(program).text(f"http://127.0.0.1:{site.port}{page}")
+    assert [word for word in words if word not in text] == []
 
 
 def test_with_the_newest_boundary_mark_gone_cleanup_refuses(site: Site) -> None:
