@@ -185,3 +185,14 @@ def test_a_value_may_come_from_the_environment_when_a_run_needs_it(
         text_of(graph.uri)
     monkeypatch.setenv("GRAPH_URI", "s3://bucket/graph")
     assert text_of(graph.uri) == "s3://bucket/graph"
+
+
+def test_every_key_is_on_the_page_of_the_graph_file() -> None:
+    from omnigraph_pipelines import settings
+
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "graph-file.md").read_text()
+    parts = [one for one in vars(settings).values() if isinstance(one, type) and issubclass(one, settings.Part)]
+    assert len(parts) > 10
+    for part in parts:
+        for name, field in part.model_fields.items():
+            assert f"`{field.alias or name}`" in page or part is settings.EnvRef, f"{part.__name__}.{name}"
