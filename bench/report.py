@@ -15,7 +15,7 @@ HEAD = """\
 <!-- Written by `./run bench report` from bench/results/*.json. Change those, or bench/report.py, not this page. -->
 
 What a write asks of an object store, how that depends on history, and how fast rows go in and out. `./run bench all`
-measures everything on this page again (under ten minutes on two cores); `./run bench all --quick` shows in two that it
+measures everything on this page again (some twenty minutes on two cores, half of them for upkeep); `./run bench all --quick` shows in three that it
 runs. Counts are those of a proxy between the engine and an emulated store, so they hold on any store; seconds are of one machine
 and compare only with the other seconds of their table. A real object store takes 10 to 100 ms a request: there the time of
 a small write is its hops times that.
