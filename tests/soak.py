@@ -1,0 +1,223 @@
+"""Many processes beside each other for as long as wanted: ``./run soak``.
+
+    ./run soak [--seconds N] [--seed S] [--store local|s3] [--only KIND] [--json FILE]
+    ./run soak ROUND...                      repeat these rounds, e.g. bank/local/17
+
+A round is one history (list-append, set, bank or ring) on a fresh graph: writers that read as well, a killer (SIGKILL) and a
+stopper (SIGSTOP, SIGCONT), then recovery, the checker of the history, and the checks of the graph. The seed of a round
+repeats what was asked and who was hit, not what the machine made of it. Prints a ledger; exit code 1 if there is a finding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omnigraph.commit.engine import MAIN
+from omnigraph.core.errors import OmnigraphError
+from omnigraph.testing.content import commits_of, faults_of
+from omnigraph.testing.emulator import S3Emulator, environment
+from omnigraph.testing.histories import (
+    FAIL,
+    OK,
+    UNKNOWN,
+    check_bank,
+    check_bank_end,
+    check_list_append,
+    check_ring,
+    check_set,
+)
+from omnigraph.testing.operations import create, opened, recover
+from omnigraph.testing.workloads import (
+    ACCOUNT_START,
+    ACCOUNTS,
+    Job,
+    Told,
+    balances_of,
+    open_accounts,
+    open_ring,
+    run_together,
+)
+from omnigraph.upkeep.verify import RUBBISH, verify
+
+KINDS = ("list-append", "set", "bank", "ring")
+STORES = ("local", "s3")
+LIMIT_S = 300.0
+
+
+@dataclass
+class Line:
+    """One line of the ledger: one kind of history on one store."""
+
+    rounds: int = 0
+    acknowledged: int = 0
+    unknown: int = 0
+    failed: int = 0
+    reads: int = 0
+    kills: int = 0
+    stops: int = 0
+    worst_s: float = 0.0
+    seconds: float = 0.0
+    findings: list[str] = field(default_factory=list)
+
+
+def play(kind: str, root: str, seed: int, line: Line) -> list[str]:
+    """One round. What was wrong; nothing if all is well."""
+    rng = random.Random(f"{kind}/{seed}")
+    create(root)
+    if kind in ("bank", "ring"):
+        with opened(root) as engine:
+            (open_accounts if kind == "bank" else open_ring)(engine)
+    slow = root.startswith("s3://")
+    count = rng.randint(3, 6) if slow else rng.randint(10, 40)
+    jobs = {f"p{number}": Job(kind, count, reads=0.4, seed=seed) for number in range(rng.randint(2, 4 if slow else 6))}
+    told = run_together(
+        root,
+        jobs,
+        kill_every_s=rng.choice((0.0, 0.5, 1.5)) * (4 if slow else 1),
+        stop_every_s=rng.choice((0.0, 0.3)) * (4 if slow else 1),
+        stop_for_s=rng.choice((0.2, 1.0)),
+        seed=seed,
+        limit_s=LIMIT_S,
+    )
+    _count(told, line)
+    try:
+        return _judge(kind, root, told)
+    except OmnigraphError as error:
+        return [f"{type(error).__name__}: {error}"]
+
+
+def _count(told: Told, line: Line) -> None:
+    writes = [event for event in told.events if event.what != "read"]
+    line.rounds += 1
+    line.acknowledged += sum(event.kind == OK for event in writes)
+    line.unknown += sum(event.kind == UNKNOWN for event in writes)
+    line.failed += sum(event.kind == FAIL for event in writes)
+    line.reads += len(told.of(OK, "read"))
+    line.kills += told.kills
+    line.stops += told.stops
+    line.worst_s = max(line.worst_s, told.worst_s)
+    line.seconds += told.seconds
+
+
+def _judge(kind: str, root: str, told: Told) -> list[str]:
+    found = [f"{name} was cut off after {LIMIT_S:.0f} s" for name in told.unfinished]
+    recover(root)
+    with opened(root) as engine:
+        found += faults_of(engine)
+        found += [problem.message for problem in verify(engine).problems if problem.severity != RUBBISH]
+        lineage = {row.commit_id for row in commits_of(engine)}
+        acknowledged = {e.value for e in told.events if e.kind == OK and e.what != "read" and e.value is not None}
+        found += [f"acknowledged commit {one} is not there" for one in sorted(acknowledged - lineage)]
+        end = balances_of(engine, engine.latest(MAIN)) if kind == "bank" else {}
+    match kind:
+        case "list-append":
+            found += check_list_append(told.events)
+        case "set":
+            found += check_set(told.events)
+        case "ring":
+            found += check_ring(told.events)
+        case _:
+            total = ACCOUNT_START * len(ACCOUNTS)
+            found += check_bank(told.events, total=total, accounts=len(ACCOUNTS))
+            found += check_bank_end(told.events, start=dict.fromkeys(ACCOUNTS, ACCOUNT_START), end=end)
+    return found
+
+
+# --- rounds, one after the other ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def places() -> Iterator[Callable[[str], str]]:
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    serial = itertools.count(1)
+    with S3Emulator() as emulator:
+        os.environ.update(environment(emulator.endpoint))
+
+        def fresh(store: str) -> str:
+            name = f"soak-{next(serial)}"
+            if store == "local":
+                return str(folder / name)
+            emulator.create_bucket(name)
+            return f"s3://{name}/graph"
+
+        try:
+            yield fresh
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def wanted(chosen: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+    if chosen.rounds:
+        for text in chosen.rounds:
+            kind, store, seed = text.split("/")
+            yield kind, store, int(seed)
+        return
+    for number in itertools.count(chosen.seed):
+        for store in [chosen.store] if chosen.store else STORES:
+            for kind in chosen.only or KINDS:
+                yield kind, store, number
+
+
+def print_ledger(ledger: dict[str, Line], seed: int, seconds: float) -> None:
+    print(
+        f"{'history/store':18} {'rounds':>6} {'landed':>7} {'unknown':>7} {'failed':>6} {'reads':>6} {'kills':>6} {'stops':>6} "
+        f"{'worst s':>8} findings"
+    )
+    for name, line in sorted(ledger.items()):
+        print(
+            f"{name:18} {line.rounds:6} {line.acknowledged:7} {line.unknown:7} {line.failed:6} {line.reads:6} {line.kills:6} "
+            f"{line.stops:6} {line.worst_s:8.2f} {len(line.findings)}"
+        )
+    findings = sum(len(line.findings) for line in ledger.values())
+    rounds = sum(line.rounds for line in ledger.values())
+    print(f"soak: {rounds} rounds, from seed {seed}, {seconds:.0f} s, {findings} findings")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="./run soak", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("rounds", nargs="*", help="rounds to repeat")
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--store", choices=STORES)
+    parser.add_argument("--only", action="append", choices=KINDS)
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args(arguments)
+    started = time.monotonic()
+    ledger: dict[str, Line] = defaultdict(Line)
+    with places() as fresh:
+        for kind, store, seed in wanted(chosen):
+            if not chosen.rounds and time.monotonic() - started > chosen.seconds:
+                break
+            line = ledger[f"{kind}/{store}"]
+            root = fresh(store)
+            found = play(kind, root, seed, line)
+            line.findings += found
+            if found:
+                print(f"FINDING {'; '.join(found)}\n    repeat with: ./run soak {kind}/{store}/{seed}", flush=True)
+            if store == "local":
+                shutil.rmtree(root, ignore_errors=True)
+    seconds = time.monotonic() - started
+    print_ledger(ledger, chosen.seed, seconds)
+    if chosen.json is not None:
+        body = {"seed": chosen.seed, "seconds": seconds, "lines": {name: vars(line) for name, line in ledger.items()}}
+        chosen.json.write_text(json.dumps(body, indent=2, sort_keys=True) + "\n")
+    return int(any(line.findings for line in ledger.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
