@@ -96,7 +96,8 @@ def kill_the_driver(uri: str, folder: Path) -> None:
         batch = ogs.stage(spark, graph, {"Person": people(spark)}, mode="append")
         (folder / "batch.pickle").write_bytes(pickle.dumps(batch))
         other = ogs.stage(spark, graph, {"Person": people(spark)}, mode="append")
-        say(staged=batch.to_dict(), other=other.to_dict())
+        forgotten = ogs.stage(spark, graph, {"Person": people(spark)}, mode="append")
+        say(staged=batch.to_dict(), other=other.to_dict(), forgotten=forgotten.to_dict())
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 import gzip
 import json
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 from pyarrow import orc
 
 import omnigraph as og
-from omnigraph_pipelines.spark import Files, Frame, Records, load, publish, stage
+from omnigraph_pipelines.spark import Files, Frame, Records, load, publish, read, stage
+from omnigraph_pipelines.spark.sources import filesystem
 
 PEOPLE = [{"name": f"p{n:03}", "age": n % 99, "city": "oslo" if n % 2 else None} for n in range(200)]
 KNOWS = [{"id": f"k{n:03}", "from": f"p{n:03}", "to": f"p{(n * 7) % 200:03}", "weight": n / 4} for n in range(200)]
@@ -291,6 +293,72 @@ def test_records_of_the_engines_own_format(spark: Any, graph: og.Graph, tmp_path
     (tmp_path / "all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     receipt = load(spark, graph, Records(str(tmp_path / "all.jsonl")), mode="merge")
     assert {key: change.inserted for key, change in receipt.tables.items()} == {"node:Person": 200, "edge:Knows": 200}
+
+
+def test_sources_and_graph_on_an_object_store(spark: Any, s3_root: str) -> None:
+    """No jar of Hadoop's is there: tasks read and write it with what their environment says."""
+    from pyarrow import fs
+
+    store, path = filesystem(f"{s3_root}-landing")
+    assert isinstance(store, fs.S3FileSystem)
+    store.create_dir(path)
+    pq.write_table(pa.Table.from_pylist(PEOPLE[:120]), f"{path}/p1.parquet", filesystem=store, row_group_size=50)
+    with store.open_output_stream(f"{path}/p2.ndjson", compression=None) as stream:
+        stream.write("".join(json.dumps(row) + "\n" for row in PEOPLE[120:]).encode())
+    with store.open_output_stream(f"{path}/knows.csv", compression=None) as stream:
+        pcsv.write_csv(pa.Table.from_pylist(KNOWS), stream)
+    with og.init(s3_root, SCHEMA_TEXT) as graph:
+        given = {"Person": f"{s3_root}-landing/p*", "Knows": f"{s3_root}-landing/knows.csv"}
+        receipt = load(spark, graph, given, mode="append")
+        assert {key: one.inserted for key, one in receipt.tables.items()} == {"node:Person": 200, "edge:Knows": 200}
+        again = load(spark, graph, {"Person": f"{s3_root}-landing/p2.ndjson"}, mode="merge")
+        assert again.tables["node:Person"].unchanged == 80
+        assert read(spark, graph.snapshot(), "Person", ["id", "age"]).where("age = 7").count() == 2
+        with pytest.raises(og.errors.NotFound, match="nothing"):
+            load(spark, graph, {"Person": f"{s3_root}-landing/nothing*.csv"}, mode="append")
+        assert graph.verify(deep=True).ok
+
+
+ODD = {
+    "decimals": pa.array([Decimal("1.00"), None], pa.decimal128(5, 2)),
+    "unsigned": pa.array([7, 8], pa.uint32()),
+    "unsigned beyond": pa.array([7, 2**63], pa.uint64()),
+    "floats": pa.array([1.0, 2.5], pa.float64()),
+    "booleans": pa.array([True, None]),
+    "nanoseconds": pa.array([1, 2], pa.timestamp("ns")),
+    "dictionaries": pa.array(["1", "2"]).dictionary_encode(),
+    "nothing": pa.nulls(2),
+    "structs": pa.array([{"a": 1}, None]),
+    "lists": pa.array([[1], None]),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_columns_of_odd_kinds_are_taken_or_refused_as_by_a_load(
+    spark: Any, graph: og.Graph, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "odd.parquet"
+    for table, kept in (
+        ("Person", {"name": ["a", "b"], "age": ODD[kind]}),
+        ("Stay", {"id": ["a", "b"], "at": ODD[kind]}),
+    ):
+        with og.init(tmp_path / table, f"{SCHEMA_TEXT} node Stay {{ at: DateTime? }}") as one:
+            rows = pa.table(kept)
+            pq.write_table(rows, path)
+            mine = said(lambda: load(spark, one, {table: str(path)}, mode="append"))  # noqa: B023
+            here = one.snapshot().export()
+        with og.init(tmp_path / f"{table}-other", f"{SCHEMA_TEXT} node Stay {{ at: DateTime? }}") as other:
+            # What Parquet itself makes of the column is the file's doing.
+            assert mine == said(lambda: other.load({table: pq.read_table(path)}, mode="append"))  # noqa: B023
+            assert here == other.snapshot().export()
+
+
+def said(call: Any) -> Any:
+    """Counts, or the error without the name of the file."""
+    try:
+        return {key: change.inserted for key, change in call().tables.items()}
+    except og.errors.OmnigraphError as error:
+        return error.code, error.message.replace("odd.parquet: ", "").replace("odd.parquet ", "")
 
 
 def test_columns_of_a_frame_are_mapped(spark: Any, graph: og.Graph) -> None:

@@ -28,7 +28,7 @@ def drive(scenario: str, graph: og.Graph, folder: Path, code: int = 0) -> dict[s
         capture_output=True,
         text=True,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-        timeout=500,
+        timeout=1100,
     )
     assert done.returncode == code, done.stderr[-4000:]
     facts: dict[str, Any] = {}
@@ -42,6 +42,17 @@ def committed_files(graph: og.Graph) -> set[str]:
     return {name for fragment in graph.snapshot().fragments("Person") for name in fragment.files}
 
 
+def same_names(files: set[str], committed: set[str]) -> bool:
+    return {name.rpartition("/")[2] for name in files} == {name.rpartition("/")[2] for name in committed}
+
+
+def reclaim(graph: og.Graph) -> None:
+    """Two cleanups with a write before each: one forgets what has expired, the next deletes what nobody names."""
+    for number in range(2):
+        graph.load([{"type": "Person", "data": {"name": f"q{number}"}}], mode="append")
+        graph.cleanup(graph.plan_cleanup(keep=1, min_age="0s"))
+
+
 def names(graph: og.Graph) -> list[str]:
     found: list[str] = sorted(graph.snapshot().to_arrow("Person", ["id"]).column("id").to_pylist())
     return found
@@ -50,10 +61,17 @@ def names(graph: og.Graph) -> list[str]:
 EVERY = [f"p{n:04}" for n in range(ROWS)]
 
 
-def test_an_executor_that_dies_while_it_stages_costs_files_and_no_rows(graph: og.Graph, tmp_path: Path) -> None:
+def test_an_executor_that_dies_while_it_stages_costs_files_and_no_rows(
+    graph: og.Graph, tmp_path: Path, files: Any
+) -> None:
     facts = drive("kill_an_executor", graph, tmp_path)
     assert facts["killed"] and facts["inserted"] == ROWS
     assert names(graph) == EVERY
+    assert graph.verify(deep=True).ok
+    # What the dead executor wrote is in no record, and cleanup knows it by belonging to nobody.
+    assert len(files()) >= len(committed_files(graph))
+    reclaim(graph)
+    assert same_names(files(), committed_files(graph))
     assert graph.verify(deep=True).ok
 
 
@@ -62,14 +80,21 @@ def test_a_driver_that_dies_before_it_publishes_leaves_a_record_of_its_files(
 ) -> None:
     facts = drive("kill_the_driver", graph, tmp_path, -signal.SIGKILL)
     assert graph.snapshot().count("Person") == 0
-    assert len(files()) == facts["staged"]["fragments"] + facts["other"]["fragments"]
+    assert len(files()) == sum(facts[batch]["fragments"] for batch in ("staged", "other", "forgotten"))
     taken = drive("publish_elsewhere", graph, tmp_path)
     assert taken == {"inserted": ROWS, "pyspark": False}
     assert names(graph) == EVERY
     # A second batch of the same driver is given up: exactly its files go.
     assert graph.begin(resume=facts["other"]["staging_id"]).abort() == facts["other"]["fragments"]
-    assert len(files()) == len(committed_files(graph))
+    assert len(files()) == len(committed_files(graph)) + facts["forgotten"]["fragments"]
+    # A third one is forgotten. After a day its record expires, and the files are nobody's.
+    record = Path(graph.uri, "__staging") / f"{facts['forgotten']['staging_id']}.json"
+    then = record.stat().st_mtime - 25 * 3600
+    os.utime(record, (then, then))
+    reclaim(graph)
     assert list(Path(graph.uri, "__staging").glob("*")) == []
+    assert same_names(files(), committed_files(graph))
+    assert names(graph) == [*EVERY, "q0", "q1"]
 
 
 @pytest.mark.long

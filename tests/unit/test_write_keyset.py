@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 
 import numpy as np
 import pyarrow as pa
@@ -110,3 +111,17 @@ def test_an_empty_set_finds_nothing_and_empty_questions_have_empty_answers() -> 
     keys.add(pa.array(["a"]))
     assert keys.find(pa.array([], pa.utf8())).tolist() == []
     assert keys.find(pa.array(["a"])).dtype == np.int64
+
+
+@pytest.mark.parametrize("columns", [1, 2, 6])
+def test_digests_tell_keys_apart_as_the_keys_themselves_do(columns: int) -> None:
+    chance = random.Random(columns)
+    pieces = ["", "a", "b", "ab", "abcdefgh", "abcdefghi", "\u00ff" * 9, "x" * 70, "x" * 71, "abcdefgh" * 3]
+    rows = [[chance.choice(pieces) for _ in range(columns)] for _ in range(3000)]
+    exact, digest = KeySet(columns), KeySet(columns, digest=True)
+    for start in range(0, 3000, 700):  # neighbours of other widths change nothing
+        part = [pa.array([row[c] for row in rows[start : start + 700]]) for c in range(columns)]
+        assert exact.add(*part).tolist() == digest.add(*part).tolist()
+    asked = [pa.array([row[c][::-1] for row in rows]) for c in range(columns)]
+    assert exact.find(*asked).tolist() == digest.find(*asked).tolist()
+    assert digest.nbytes <= exact.nbytes

@@ -28,11 +28,15 @@ pc: Any = pyarrow.compute
 class AdoptedIds:
     """By pass: rows in ascending order, and the id of each."""
 
-    shares: tuple[tuple[RowIndex, pa.Array[Any]], ...]
+    shares: tuple[tuple[Any, pa.Array[Any] | None], ...]
 
     @property
-    def rows(self) -> list[RowIndex]:
+    def rows(self) -> list[Any]:
         return [rows for rows, _ in self.shares]
+
+    def without_ids(self) -> AdoptedIds:
+        """Only which rows they are: for rules that look at no id."""
+        return AdoptedIds(tuple((rows, None) for rows, _ in self.shares))
 
     def put_into(self, block: Block) -> Block:
         first, count = block.first_row, block.batch.num_rows
@@ -40,7 +44,7 @@ class AdoptedIds:
         texts: list[pa.Array[Any]] = []
         for rows, ids in self.shares:
             low, high = np.searchsorted(rows, [first, first + count])
-            if low < high:
+            if ids is not None and low < high:
                 found.append(rows[low:high] - first)
                 texts.append(ids.slice(int(low), int(high - low)))
         if not found:
@@ -65,7 +69,7 @@ class AdoptedIds:
 
 def adopt(
     table_key: str, group: tuple[str, ...], blocks: Iterable[Block], view: PinnedView, share: Pass, rows: int
-) -> tuple[RowIndex, pa.Array[Any]]:
+) -> tuple[Any, pa.Array[Any]]:
     """Rows without an id of their own whose tuple is committed, and the committed id: of one pass."""
     keyed = KeyedRows(len(group), rows // max(share.count, 1) + 1, digest=True)
     sources: list[pa.Array[Any]] = []
@@ -95,7 +99,8 @@ def adopt(
             if len(hit):
                 found.append(keyed.rows_at(at[hit]))
                 texts.append(one_array(batch.column("id"), pa.utf8()).take(positions(hit)))
-    return _in_order(found, texts)
+    numbers, ids = _in_order(found, texts)
+    return numbers.astype(np.int32) if rows < 1 << 31 else numbers, ids
 
 
 def _fresh(block: Block, group: tuple[str, ...]) -> npt.NDArray[np.int64]:

@@ -19,6 +19,7 @@ from omnigraph.schema.catalog import EdgeType, TableType
 from omnigraph.write.adopt import adopt_ids, identifying_group
 from omnigraph.write.blocks import Block
 from omnigraph.write.changes import Mode, RecordingView, TypeChange
+from omnigraph.write.committed import is_scanned
 from omnigraph.write.edge_rules import CardinalityRule, Loose, unresolved_ends
 from omnigraph.write.key_rules import KeyedRows, UniqueRule, unique_groups
 from omnigraph.write.part_adopt import AdoptedIds, adopt
@@ -88,6 +89,7 @@ class _Judging:
             self._adopt(key, one.type)
             for block in self._blocks(key, None if self._values else ["id", *_ends_of(one.type)]):
                 self._report(self._of_block(key, one, block))
+            self._forget_ids(key)
         for key, group in uniques:
             self._in_passes(key, partial(self._unique, key, group), list(dict.fromkeys(("id", *group))))
         for key in counted:
@@ -126,6 +128,13 @@ class _Judging:
             adopt(key, group, self._blocks(key, names), self._view, share, rows) for share in self._room.passes(rows)
         ]
         self._adopted[key] = AdoptedIds(tuple(shares))
+
+    def _forget_ids(self, key: str) -> None:
+        """Texts that took part already, unless they will be looked up."""
+        adopted, ids = self._adopted.get(key), self._evaluation.checks[key].rewritten.given
+        is_large = not self._room.is_plain(self._rows(key)) and is_scanned(len(ids), self._txn.rows(key))
+        if adopted is not None and is_large:
+            self._adopted[key] = adopted.without_ids()
 
     def _of_block(self, key: str, checks: TableChecks, block: Block) -> Iterator[Judged]:
         found = [judged(key, finding) for finding in checks.feed(block)]
