@@ -1,0 +1,88 @@
+"""Starts runs like Dagster's own launcher, and can say afterwards whether one is still alive.
+
+Dagster's launcher cannot: a run's process is watched by the code server that started it. Where both die together, as when a
+machine is switched off, the run would count as under way for ever, with its place in the pool. This one looks the process up,
+so that run monitoring ends such a run and repeats it. For code servers on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+import dagster as dg
+
+# The one place that needs names which Dagster does not export.
+from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
+from dagster._core.storage.tags import GRPC_INFO_TAG
+
+SLACK_S: Final = 60.0
+"""By how much the wall clock may have been set between a process's start and what was told of it."""
+
+_HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class LocalRunLauncher(dg.DefaultRunLauncher):
+    """``run_launcher`` of an instance file: ``module: omnigraph_pipelines.launcher``, ``class: LocalRunLauncher``."""
+
+    @property
+    def supports_check_run_worker_health(self) -> bool:
+        return True
+
+    def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
+        """Never says that a run is dead without having looked: whatever cannot be seen from here counts as running."""
+        if not is_here(run):
+            return CheckRunHealthResult(WorkerStatus.RUNNING, "on another machine")
+        told = self._worker(run.run_id)
+        if told is None:
+            return CheckRunHealthResult(WorkerStatus.RUNNING, "its process is not known")
+        pid, told_s = told
+        if is_alive(pid, told_s):
+            return CheckRunHealthResult(WorkerStatus.RUNNING, f"process {pid}")
+        return CheckRunHealthResult(WorkerStatus.FAILED, f"process {pid} is gone")
+
+    def _worker(self, run_id: str) -> tuple[int, float] | None:
+        """The process that told last that it works on the run, and when it did."""
+        found = None
+        for entry in self._instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
+            event = entry.dagster_event
+            pid = event.engine_event_data.metadata.get("pid") if event is not None else None
+            if pid is not None and str(pid.value).isdigit():
+                found = (int(str(pid.value)), entry.timestamp)
+        return found
+
+
+def is_here(run: dg.DagsterRun) -> bool:
+    """Whether the code server that started the run is on this machine."""
+    try:
+        told = json.loads(run.tags.get(GRPC_INFO_TAG, "{}"))
+    except ValueError:
+        return False
+    return isinstance(told, dict) and told.get("host", "localhost") in _HERE
+
+
+def is_alive(pid: int, told_s: float) -> bool:
+    """Whether the process that said something at ``told_s`` is still there; another one may have got its number since."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # somebody else's, so it exists; it is not ours to say more
+    started_s = _started_s(pid)
+    return started_s is None or started_s <= told_s + SLACK_S
+
+
+def _started_s(pid: int) -> float | None:
+    """Wall-clock time of a process's start; infinite for one that has ended and was not collected. None where nothing tells."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        lines = Path("/proc/stat").read_text().splitlines()
+    except OSError:
+        return None
+    if fields[0] in ("Z", "X"):
+        return float("inf")
+    booted = next((float(line.split()[1]) for line in lines if line.startswith("btime ")), None)
+    return None if booted is None else booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,75 @@
+"""Whether a run is alive is seen by its process: not before it has told its number, and not by the number alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.events import EngineEventData
+
+from omnigraph_pipelines.launcher import SLACK_S, LocalRunLauncher, is_alive
+
+ROOT = Path(__file__).parents[2]
+LOCAL = {".dagster/grpc_info": json.dumps({"host": "localhost", "socket": "/some/where"})}
+
+
+@dg.job
+def nothing() -> None:
+    pass
+
+
+@pytest.fixture
+def worker() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    overrides = {"run_launcher": {"module": "omnigraph_pipelines.launcher", "class": "LocalRunLauncher"}}
+    with dg.instance_for_test(overrides=overrides) as found:
+        assert isinstance(found.run_launcher, LocalRunLauncher)
+        yield found
+
+
+def health(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    word: str = instance.run_launcher.check_run_worker_health(run).status.value
+    return word
+
+
+def test_a_run_is_alive_as_long_as_its_process(instance: dg.DagsterInstance, worker: subprocess.Popen[bytes]) -> None:
+    run = instance.create_run_for_job(nothing, tags=LOCAL)
+    assert health(instance, run) == "RUNNING"  # it has not told its number yet
+    instance.report_engine_event("Started process", run, EngineEventData.in_process(worker.pid))
+    assert health(instance, run) == "RUNNING"
+    worker.kill()
+    worker.wait()
+    assert health(instance, run) == "FAILED"
+
+
+def test_a_process_that_ended_and_was_not_collected_is_not_alive(worker: subprocess.Popen[bytes]) -> None:
+    assert is_alive(worker.pid, time.time())
+    worker.kill()
+    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+    assert not is_alive(worker.pid, time.time())
+
+
+def test_another_process_under_the_same_number_is_not_the_run(worker: subprocess.Popen[bytes]) -> None:
+    assert not is_alive(worker.pid, time.time() - 10 * SLACK_S)
+
+
+def test_a_run_of_another_machine_is_left_to_it(instance: dg.DagsterInstance, worker: subprocess.Popen[bytes]) -> None:
+    tags = {".dagster/grpc_info": json.dumps({"host": "elsewhere", "port": 4000})}
+    run = instance.create_run_for_job(nothing, tags=tags)
+    instance.report_engine_event("Started process", run, EngineEventData.in_process(worker.pid))
+    worker.kill()
+    worker.wait()
+    assert health(instance, run) == "RUNNING"
