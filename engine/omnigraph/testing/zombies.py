@@ -32,10 +32,8 @@ from omnigraph.upkeep.verify import RUBBISH, verify
 SLEEP, SLEEP_AFTER = "sleep", "sleep-after"
 WOKE_UP, NOT_REACHED = "woke up", "not reached"
 OTHERS = ("other1", "other2")
-REPLACING = (
-    "overwrite",
-    "load-overwrite",
-)  # their effect, done again after the others, takes away the others' rows too
+# Their effect, done again after the others, takes away the others' rows too: what they remove is told by a condition.
+REPLACING = ("overwrite", "load-overwrite", "mutate-delete")
 
 
 def sleepers(matrix: Matrix, name: str, width: int, store: str) -> Iterator[Cell]:
@@ -220,6 +218,9 @@ def _promised(engine: Engine, said: tuple[Any, ...], verdict: Verdict) -> str | 
     if not said or said[0] == "recovered":
         return None
     kind, code, commit_id = said
+    if kind == "broken":
+        verdict.findings.append(f"the sleeper broke: {code}")
+        return None
     if kind == "done":
         if commit_id is not None and find_outcome(engine, commit_id, Meter()).state != LANDED:
             verdict.findings.append(f"acknowledged commit {commit_id} has not landed")
@@ -273,3 +274,6 @@ def _act(say: Any, name: str, root: str, width: int, arming: str) -> None:
             say(("done", None, OPERATIONS[name].act(root, width)))
     except OmnigraphError as error:
         say(("error", error.code, error.facts.get("commit_id")))
+    except Exception as error:
+        say(("broken", type(error).__name__, None))
+        raise
