@@ -8,12 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench import cap, contention, mutate, report, results, throughput, upkeep, wire
+from bench import cap, contention, mutate, report, results, spark, throughput, upkeep, wire
 from bench.lab import Lab
 
 AT_THE_WIRE = {"wire": wire.run, "cap": cap.run, "mutate": mutate.run}
 ALONE = {"throughput": throughput.run, "upkeep": upkeep.run}
-APART = {"contention": contention.run}  # only when named: its page is that of reliability
+# Only when named: one has its page with reliability, the other needs Java.
+APART = {"contention": contention.run, "spark": spark.run}
 NAMES = (*AT_THE_WIRE, *ALONE)
 
 
