@@ -78,17 +78,11 @@ def _compaction(found: dict[str, dict[str, Any]]) -> Table:
 def _memory(found: dict[str, dict[str, Any]]) -> Table:
     m = found["memory"]
     rows = [
-        [
-            "none" if budget is None else f"memory_mb={budget}",
-            m[str(budget)]["peak_mib"],
-            m[str(budget)]["seconds"],
-            budget,
-        ]
-        for budget in BUDGETS
+        ["none" if budget is None else f"memory_mb={budget}", m[str(budget)]["peak_mib"], budget] for budget in BUDGETS
     ]
     return table(
         "Memory of optimize",
-        ["budget", "peak MiB above start", "seconds", "bar"],
+        ["budget", "peak MiB above start", "bar"],
         rows,
         [
             f"{m['fragments']:,} fragments of {ROWS:,} rows with a text of {TEXT:,} characters each, {m['mib']:,.0f} MiB on disk; "
