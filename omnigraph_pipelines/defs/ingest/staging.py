@@ -207,12 +207,12 @@ class Staging:
         return found
 
     def _rows_min(self, table_key: str, staged: "StagedBatch") -> int:
-        """A type that a batch need not have may be empty, as long as something is there."""
+        """Tables that a batch need not have may be empty; records of a graph only all together."""
         tables = self.names.source.tables
-        optional = {one.type for one in tables or () if one.optional}
-        if tables is not None and table_key.partition(":")[2] not in optional:
-            return self.bounds.rows_min
-        return 0 if sum(staged.rows.values()) else self.bounds.rows_min
+        if tables is None:
+            return 0 if sum(staged.rows.values()) else self.bounds.rows_min
+        optional = {one.type for one in tables if one.optional}
+        return 0 if table_key.partition(":")[2] in optional else self.bounds.rows_min
 
     def _refusal(self, batch: Batch, report: "og.PartsReport", failed: list[dg.AssetCheckResult]) -> Exception:
         names = ", ".join(f"{one.check_name} of {(one.asset_key or self.names.commit).path[-1]}" for one in failed)

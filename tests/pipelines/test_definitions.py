@@ -1,0 +1,198 @@
+"""What a code location holds, under which names; that it loads fast, light, and whatever is unreachable."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+import omnigraph as og
+from omnigraph_pipelines import failures
+from omnigraph_pipelines.definitions import build_definitions
+from omnigraph_pipelines.graph_file import load_graph_file
+from omnigraph_pipelines.resources import OmniGraphResource
+
+SCHEMA = "node Person { name: String @key }\nedge Follows: Person -> Person { since: Date? }\n"
+FILE = """\
+graph: {{name: social, uri: "{uri}", schema: social.pg}}
+sources:
+  - name: crm
+    batches: landing/crm/*/
+    mode: merge
+    tables:
+      - {{node: Person, files: people*.csv}}
+      - {{edge: Follows, files: follows*.csv}}
+  - {{name: feed, batches: "landing/feed/*.jsonl", format: graph, mode: append, order: any}}
+"""
+
+
+def location(folder: Path, uri: str = "social.omni") -> dg.Definitions:
+    (folder / "social.pg").write_text(SCHEMA)
+    (folder / "graph.yaml").write_text(FILE.format(uri=uri))
+    return build_definitions(load_graph_file(folder / "graph.yaml"))
+
+
+def test_names_are_those_that_people_have_written_down(tmp_path: Path) -> None:
+    """Changing a key loses somebody's history."""
+    defs = location(tmp_path)
+    dg.Definitions.validate_loadable(defs)
+    repository = defs.get_repository_def()
+    graph = repository.asset_graph
+    assert sorted("/".join(key.path) for key in graph.get_all_asset_keys()) == [
+        "social/crm/Follows",
+        "social/crm/Person",
+        "social/crm/commit",
+        "social/feed/Follows",
+        "social/feed/Person",
+        "social/feed/commit",
+        "social/upkeep/cleanup",
+        "social/upkeep/compaction",
+        "social/upkeep/optimize",
+        "social/upkeep/reconcile",
+    ]
+    assert sorted(job.name for job in repository.get_all_jobs() if not job.name.startswith("__")) == [
+        "cleanup",
+        "compaction",
+        "ingest_crm",
+        "ingest_feed",
+        "nightly_upkeep",
+        "reconcile",
+    ]
+    assert sorted(sensor.name for sensor in repository.sensor_defs) == [
+        "manifest_fragments",
+        "new_batches_crm",
+        "new_batches_feed",
+        "pending_intents",
+        "run_failures",
+        "version_backlog",
+    ]
+    assert sorted(schedule.name for schedule in repository.schedule_defs) == ["nightly_cleanup", "nightly_optimize"]
+    assert sorted(defs.resources or {}) == ["graph", "spark"]
+    running = dg.DefaultSensorStatus.RUNNING
+    assert {sensor.default_status for sensor in repository.sensor_defs} == {running}
+    commit, person = dg.AssetKey(["social", "crm", "commit"]), dg.AssetKey(["social", "crm", "Person"])
+    assert graph.get(commit).parent_keys == {person, dg.AssetKey(["social", "crm", "Follows"])}
+    assert graph.get(commit).pools == {"graph_social_main"}
+    assert graph.get(person).pools == {"source_social_crm"}
+    assert graph.get(dg.AssetKey(["social", "feed", "Person"])).pools == set()
+    # One run for each partition of a backfill, in the order of keys: a policy would go by the order of arrival.
+    assert {graph.get(key).backfill_policy for key in (commit, person)} == {None}
+    checks = {key.name for key in graph.asset_check_keys if key.asset_key == dg.AssetKey(["social", "crm", "Follows"])}
+    assert checks == {"rows", "schema", "keys", "endpoints", "bad_rows"}
+
+
+def test_the_code_location_loads_light(tmp_path: Path) -> None:
+    location(tmp_path)
+    child = (
+        "import sys\nimport omnigraph_pipelines.definitions as d\nd.defs().get_repository_def().load_all_definitions()\n"
+        "print([m for m in ('pyspark', 'lance', 'duckdb', 'pandas', 'pyarrow') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", child],
+        env={
+            **os.environ,
+            "OMNIGRAPH_GRAPH_FILE": str(tmp_path / "graph.yaml"),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_store_that_is_away_costs_runs_and_not_the_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    defs = location(tmp_path, "s3://bucket/social")
+    dg.Definitions.validate_loadable(defs)
+    resource = OmniGraphResource.from_settings(load_graph_file(tmp_path / "graph.yaml").settings)
+    with pytest.raises(og.errors.StoreUnavailable) as away:
+        resource.open(read_only=True)
+    assert failures.is_transient(away.value)
+
+
+def test_a_schema_that_the_graph_does_not_have_makes_no_graph_for_readers(tmp_path: Path) -> None:
+    location(tmp_path)
+    resource = OmniGraphResource.from_settings(load_graph_file(tmp_path / "graph.yaml").settings)
+    with pytest.raises(og.errors.NotFound):
+        resource.snapshot()
+    assert not (tmp_path / "social.omni").exists()
+    try:
+        assert resource.graph.snapshot().count("Person") == 0
+        assert resource.snapshot().count("Follows") == 0
+    finally:
+        resource.close()
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------------
+
+
+def asset_that_fails(errors: list[og.errors.OmnigraphError]) -> Any:
+    @dg.asset
+    def failing(context):  # Dagster looks at the annotation as it is
+        with failures.told_to_dagster(context, first_delay_s=0.001):
+            if errors:
+                raise errors.pop(0)
+
+    return failing
+
+
+def attempts(errors: list[og.errors.OmnigraphError]) -> tuple[bool, int, dict[str, str]]:
+    """Whether a run succeeded, how often it retried, and its tags."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = dg.materialize([asset_that_fails(errors)], instance=instance, raise_on_error=False)
+        record = instance.get_run_by_id(run.run_id)
+        assert record is not None
+        return run.success, len([one for one in run.all_events if one.is_step_up_for_retry]), dict(record.tags)
+
+
+def test_what_may_pass_is_tried_again_and_what_may_not_is_not() -> None:
+    away = og.errors.StoreUnavailable("away")
+    assert attempts([away, away])[:2] == (True, 2)
+    success, retries, tags = attempts([og.errors.DataInvalid("bad", violations=[], total=1)])
+    assert (success, retries, tags["omnigraph/error"]) == (False, 0, "data-invalid")
+    success, retries, tags = attempts([away] * 9)
+    assert (success, retries, tags["omnigraph/permanent"]) == (False, failures.RETRIES_MAX, "false")
+
+
+TRANSIENT = {
+    "expected-version-mismatch",
+    "outcome-unknown",
+    "overloaded",
+    "read-set-changed",
+    "recovery-pending",
+    "store-unavailable",
+    "writer-fenced",
+}
+
+
+@pytest.mark.parametrize("code", sorted(og.errors.all_errors()))
+def test_every_error_is_either_transient_or_permanent(code: str) -> None:
+    error = og.errors.all_errors()[code]("x", table_key="node:Person", ids=["a"], rows=[{"a": 1}, {"b": None}])
+    assert failures.is_transient(error) == (code in TRANSIENT)
+    told = failures.error_metadata(error)
+    assert told["code"].value == code and told["hint"].value
+    assert isinstance(told["rows"], dg.TableMetadataValue)
+
+
+def test_a_changed_schema_is_not_waited_for() -> None:
+    assert not failures.is_transient(og.errors.ReadSetChanged("x", table_key="schema"))
+
+
+def test_pauses_double_up_to_a_bound_and_differ_between_runs() -> None:
+    pauses = [failures.backoff(attempt, "run") for attempt in range(9)]
+    assert all(3.75 * 2**n <= one <= 6.25 * 2**n for n, one in enumerate(pauses[:6]))
+    assert max(pauses) <= failures.DELAY_MAX_S * 1.25
+    assert failures.backoff(0, "run") != failures.backoff(0, "other")
