@@ -17,7 +17,7 @@ from tests.docs import pages
 
 PAGES = pages.all_pages()
 RUNNABLE = [page for page in PAGES if pages.steps(page)]
-LANGUAGES = {"sh", "python", "output", "pg", "gq", "json", "ndjson", "csv", "text"}
+LANGUAGES = {"sh", "python", "output", "pg", "gq", "json", "ndjson", "csv", "yaml", "text"}
 
 
 def _name(page: Path) -> str:

@@ -170,10 +170,17 @@ def _violation(violation: Mapping[str, Any]) -> str:
         for part in (
             str(violation.get("source") or ""),
             f"record {violation['record']}" if violation.get("record") is not None else "",
+            _who(violation),
         )
         if part
     )
     return f"  {place}: {violation.get('message')}" if place else f"  {violation.get('message')}"
+
+
+def _who(violation: Mapping[str, Any]) -> str:
+    """The id of the row, where the message does not say it."""
+    shown = json.dumps(violation.get("id"), ensure_ascii=False)
+    return f"({shown})" if violation.get("id") and shown not in str(violation.get("message")) else ""
 
 
 # --- values as text -----------------------------------------------------------------------------------------------------

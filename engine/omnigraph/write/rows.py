@@ -7,7 +7,7 @@ spelling of endpoints. What rows mean to each other or to the graph is the valid
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -70,7 +70,7 @@ def settle(
 ) -> Piece:
     """Rows of ``raw`` that can stand, in their order. The others go to ``rejects``."""
     wording = Wording(raw.type, origin)
-    findings = raw.findings + _missing(raw, wording)
+    findings = [_named(raw, finding) for finding in raw.findings + _missing(raw, wording)]
     bad = rejects.rows(findings, original)
     kept = _without(raw.count, bad)
     if kept is not None:
@@ -85,6 +85,31 @@ def settle(
     if kept is None:
         return Piece(batch, minted, origin)
     return Piece(batch.take(positions(kept)), minted if isinstance(minted, bool) else minted[kept], origin.take(kept))
+
+
+def _named(raw: RawRows, finding: Finding) -> Finding:
+    """The same finding; its complaints say which row it is by its id as well, where that can be told."""
+
+    def describe(row: int) -> Violation:
+        found = finding.describe(row)
+        return found if found.id is not None else replace(found, id=_id_of(raw, row))
+
+    return replace(finding, describe=describe)
+
+
+def _id_of(raw: RawRows, row: int) -> str | None:
+    declared = raw.type
+    if isinstance(declared, NodeType) and declared.key is not None:
+        cells = {name: raw.columns[name].slice(row, 1) for name in declared.key if name in raw.columns}
+        if len(cells) < len(declared.key) or any(cell.null_count for cell in cells.values()):
+            return None
+        ids: Any = derive_ids(declared, cells)
+    elif raw.given_ids is not None:
+        ids = raw.given_ids.slice(row, 1)
+    else:
+        return None
+    text: str | None = ids[0].as_py()
+    return None if text is None else text[:1024]
 
 
 def _shifted(original: Callable[[int], Any], kept: RowIndex) -> Callable[[int], Any]:

@@ -77,7 +77,9 @@ class Violation:
 
     @builtins.property  # `property` is a field here
     def line(self) -> str:
-        return f"{self.place}: {self.message}" if self.place else self.message
+        """The place, the id of the row where the message does not say it, and the message."""
+        who = f" ({show_value(self.id)})" if self.id and show_value(self.id) not in self.message else ""
+        return f"{self.place}{who}: {self.message}" if self.place else self.message
 
     @builtins.property  # `property` is a field here
     def order(self) -> tuple[Any, ...]:
