@@ -1,0 +1,242 @@
+"""A batch is one commit: staged by Spark, judged, published once under its key, and seen by people."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from omnigraph_pipelines import failures
+from omnigraph_pipelines.defs.ingest import handover
+from tests.pipelines.ingest_location import Location, checks, failure, materialized
+
+pytestmark = pytest.mark.timeout(600)  # on a busy machine Java alone may take most of the usual time to start
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    from omnigraph_pipelines.spark import spark_session
+
+    session = spark_session("local[2,3]", small=True, app_name="tests")
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def empty_instance(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an instance without history. Making the tables takes longer than most tests."""
+    folder = tmp_path_factory.mktemp("instance")
+    with dg.DagsterInstance.local_temp(str(folder)) as made:
+        made.add_dynamic_partitions("x", ["x"])
+    return folder
+
+
+@pytest.fixture
+def instance(tmp_path: Path, empty_instance: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    monkeypatch.setenv("DAGSTER_DISABLE_TELEMETRY", "1")
+    monkeypatch.setattr(failures, "FIRST_DELAY_S", 0.01)
+    shutil.copytree(empty_instance, tmp_path / "dagster")
+    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as made:
+        yield made
+
+
+@pytest.fixture
+def location(tmp_path: Path, instance: dg.DagsterInstance, spark: Any) -> Location:
+    from dagster_pyspark import LazyPySparkResource
+
+    return Location(tmp_path, instance, spark=LazyPySparkResource(spark_config={}))
+
+
+def staging_left(location: Location) -> list[str]:
+    return [path.name for path in (location.folder / "people.omni" / "__staging").glob("*")]
+
+
+def test_a_batch_is_one_commit_over_all_its_tables_and_shows_its_numbers(location: Location) -> None:
+    location.land("b1", people="Ada,36 Grace,85", companies="Navy", jobs="Grace,Navy,admiral")
+    run = location.run("crm", "b1")
+    assert run.success
+    found = materialized(run)
+    assert sorted(found) == [f"people/crm/{name}" for name in ("Company", "Person", "WorksAt", "commit")]
+    person, commit = found["people/crm/Person"], found["people/crm/commit"]
+    assert (person["dagster/partition_row_count"], person["fragments"], person["files"]) == (2, 1, 3)
+    assert person["bytes"] > 0 and person["seconds"] > 0
+    assert (commit["rows_inserted"], commit["rows of Person"], commit["dagster/row_count"]) == (4, 2, 4)
+    assert commit["requests"] > 0 and commit["bytes_written"] > 0 and commit["fragments"] == 3
+    assert {record.data["table"] for record in commit["versions"].records} == {
+        "node:Person",
+        "node:Company",
+        "edge:WorksAt",
+    }
+    assert set(checks(run).values()) == {True} and len(checks(run)) == 13
+    with location.graph as graph:
+        (commit_row,) = [one for one in graph.commits() if one.kind == "load"]
+        assert commit_row.id == commit["commit_id"] and commit_row.actor == "dagster"
+        assert commit_row.idempotency_key == f"crm/b1/{commit['fingerprint']}"
+        assert graph.snapshot().get("Person", "Ada")["age"] == 36
+    version = location.instance.get_latest_materialization_event(dg.AssetKey(["people", "crm", "commit"]))
+    assert version is not None and version.asset_materialization is not None
+    assert (version.asset_materialization.tags or {})["dagster/data_version"] == commit["commit_id"]
+    assert staging_left(location) == []
+
+
+def test_the_same_batch_again_changes_nothing_and_a_changed_one_is_a_new_commit(location: Location) -> None:
+    folder = location.land("b1", people="Ada,36")
+    assert [run.success for run in location.arrive("crm")] == [True]
+    assert location.arrive("crm") == []
+    again = location.run("crm", "b1")
+    told = materialized(again)["people/crm/commit"]
+    assert again.success and told["replayed"] and len(location.commits()) == 1
+    (folder / "people.csv").write_text("full_name,age\nAda,37\n")
+    (changed,) = location.arrive("crm")
+    assert changed.success and materialized(changed)["people/crm/commit"]["rows_updated"] == 1
+    assert len(location.commits()) == 2
+    assert location.arrive("crm") == []
+
+
+def test_batches_that_wait_are_committed_oldest_first_and_forced_ones_again(location: Location) -> None:
+    for name in ("c", "a", "b"):
+        location.land(name, people=f"{name},1")
+    while location.arrive("crm"):
+        pass
+    assert [key.split("/")[1] for key in location.commits()] == ["a", "b", "c"]
+    location.feed("1.jsonl", '{"type": "Person", "data": {"name": "Eve"}}\n')
+    assert location.arrive("feed") == []
+    location.now_s = 10
+    assert [run.success for run in location.arrive("feed")] == [True]
+    forced = location.run("feed", "1.jsonl", force=True)
+    assert (not forced.success and "key-conflict" in failure(forced).description.lower()) or "exists" in str(
+        failure(forced).description
+    )
+
+
+def test_a_bad_batch_fails_its_checks_before_anything_is_published(location: Location) -> None:
+    location.land("b1", people="Ada,1 Ada,2 Old,200 Grace,1", companies="Navy", jobs="Ada,Nowhere,x")
+    run = location.run("crm", "b1")
+    assert not run.success
+    failed = {name for name, passed in checks(run).items() if not passed}
+    assert failed == {"Person.keys", "Person.bad_rows", "WorksAt.endpoints"}
+    told = failure(run)
+    assert "refused (keys of Person, bad_rows of Person, endpoints of WorksAt)" in told.description
+    assert "Hint: correct the batch" in told.description
+    assert told.metadata["code"].value == "data-invalid" and told.metadata["total"].value == 3
+    assert {record.data["code"] for record in told.metadata["violations"].value.records} == {
+        "duplicate-id",
+        "missing-endpoint",
+        "range",
+    }
+    marked = location.instance.get_run_by_id(run.run_id)
+    assert marked is not None and marked.tags["omnigraph/permanent"] == "true"
+    assert marked.tags["omnigraph/error"] == "data-invalid"
+    assert materialized(run) == {} and location.commits() == [] and staging_left(location) == []
+
+
+def test_a_batch_without_rows_is_refused(location: Location) -> None:
+    location.land("b1", people="", companies="Navy")
+    run = location.run("crm", "b1")
+    assert not run.success and "refused (rows of Person)" in failure(run).description
+    assert location.commits() == []
+
+
+def test_columns_that_do_not_fit_fail_the_schema_check(location: Location) -> None:
+    folder = location.land("b1")
+    (folder / "people.csv").write_text("full_name,shoe\nAda,36\n")
+    run = location.run("crm", "b1")
+    assert not run.success and checks(run)["Person.schema"] is False
+    assert "shoe" in failure(run).description
+
+
+def test_bad_rows_within_the_bound_are_set_aside_and_shown(
+    tmp_path: Path, instance: dg.DagsterInstance, spark: Any
+) -> None:
+    from dagster_pyspark import PySparkResource
+
+    bounds = {"on_bad_row": "quarantine", "bad_rows_max": 1}
+    location = Location(tmp_path, instance, spark=PySparkResource(spark_config={}), checks=bounds)
+    location.land("b1", people="Ada,36 Old,200", jobs="Ada,Ghost,x")
+    refused = location.run("crm", "b1")
+    assert not refused.success and failure(refused).metadata["rejected"].value == 2
+    assert "rejected_rows" in failure(refused).metadata
+    location.land("b1", people="Ada,36 Old,200", jobs="")
+    run = location.run("crm", "b1")
+    assert run.success and checks(run)["Person.bad_rows"]
+    told = materialized(run)["people/crm/commit"]
+    assert (told["rows_inserted"], told["rows_rejected"]) == (1, 1)
+    (shown,) = told["rejected_rows"].records
+    assert shown.data["code"] == "range" and "Old" in str(shown.data["record"])
+    (line,) = Path(told["quarantine"]).read_text().splitlines()
+    assert json.loads(line)["record"]["data"]["name"] == "Old"
+
+
+def test_a_batch_that_is_still_being_written_is_refused_and_offered_when_it_has_settled(
+    tmp_path: Path, instance: dg.DagsterInstance, spark: Any
+) -> None:
+    class Meddling(dg.ConfigurableResource):  # type: ignore[type-arg]
+        """Somebody writes on while Spark is about to read."""
+
+        folder: str
+
+        @property
+        def spark_session(self) -> Any:
+            with (Path(self.folder) / "landing" / "crm" / "b1" / "people.csv").open("a") as file:
+                file.write("Late,1\n")
+            return spark
+
+    location = Location(tmp_path, instance, spark=Meddling(folder=str(tmp_path)))
+    location.land("b1", ready=False, people="Ada,36")
+    unmarked = location.run("crm", "b1")
+    assert not unmarked.success and "has no _SUCCESS" in failure(unmarked).description
+    location.land("b1", people="Ada,36")
+    (run,) = location.arrive("crm")
+    assert not run.success and "changed while it was read" in failure(run).description
+    with location.graph as graph:
+        assert graph.snapshot().count("Person") == 0
+    assert staging_left(location) == []
+    asked = location.tick("new_batches_crm").run_requests
+    assert [one.partition_key for one in asked] == ["b1"]
+
+
+def test_a_type_that_a_source_does_not_name_is_refused(location: Location) -> None:
+    location.feed("1.jsonl", '{"type": "Company", "data": {"name": "Navy"}}\n')
+    run = location.run("feed", "1.jsonl")
+    assert not run.success and "does not name" in failure(run).description
+    assert staging_left(location) == []
+
+
+def test_the_commit_alone_takes_up_what_was_staged_and_says_what_is_missing(location: Location) -> None:
+    location.land("b1", people="Ada,36")
+    commit, person = dg.AssetKey(["people", "crm", "commit"]), dg.AssetKey(["people", "crm", "Person"])
+    nothing = location.run("crm", "b1", only=[commit])
+    assert not nothing.success and "nothing is staged" in failure(nothing).description
+    tables = [dg.AssetKey(["people", "crm", name]) for name in ("Person", "Company", "WorksAt")]
+    assert location.run("crm", "b1", only=tables).success and location.commits() == []
+    kept = handover.take(location.instance, "people", "crm", "b1")
+    assert kept is not None
+    first = location.run("crm", "b1", only=[commit])
+    assert first.success and len(location.commits()) == 1
+    # A worker that died between the commit and its record finds its own commit.
+    handover.leave(location.instance, "people", "crm", kept)
+    again = location.run("crm", "b1", only=[commit])
+    assert again.success and materialized(again)["people/crm/commit"]["replayed"] and len(location.commits()) == 1
+    once_more = location.run("crm", "b1", only=[commit])
+    assert once_more.success and len(location.commits()) == 1
+    assert person not in [event.asset_key for event in again.get_asset_materialization_events()]
+
+
+def test_two_runs_of_one_batch_at_once_are_one_commit(location: Location) -> None:
+    location.land("b1", people="Ada,36")
+    tables = [dg.AssetKey(["people", "crm", name]) for name in ("Person", "Company", "WorksAt")]
+    assert location.run("crm", "b1", only=tables).success
+    held = handover.take(location.instance, "people", "crm", "b1")
+    assert location.run("crm", "b1").success  # the rival: stages and commits beside it
+    assert held is not None
+    handover.leave(location.instance, "people", "crm", held)
+    late = location.run("crm", "b1", only=[dg.AssetKey(["people", "crm", "commit"])])
+    assert late.success and len(location.commits()) == 1
+    with location.graph as graph:
+        assert graph.snapshot().count("Person") == 1
