@@ -30,6 +30,7 @@ from omnigraph.testing.operations import append, opened
 ACCOUNTS = ("a", "b", "c", "d")
 ACCOUNT_START = 100
 LIST_KEYS = ("node:T1", "node:T2")
+YOUNG_KILLS = 0.25  # share of kills that may meet a process which is still opening the graph
 
 
 @dataclass(frozen=True)
@@ -265,6 +266,7 @@ def run_together(
     next_kill = started + kill_every_s if kill_every_s else float("inf")
     next_stop = started + stop_every_s if stop_every_s else float("inf")
     stopped: dict[str, float] = {}
+    at_work: set[str] = set()  # have said something in their present life
     try:
         while children:
             now = time.monotonic()
@@ -284,13 +286,20 @@ def run_together(
                     told.stops += 1
             if now >= next_kill:
                 next_kill = now + kill_every_s
-                name = rng.choice(sorted(children))
-                stopped.pop(name, None)
-                children[name].kill()
-                told.kills += 1
+                # Mostly those at work: on a slow machine nobody else would ever get as far as that.
+                young = rng.random() < YOUNG_KILLS
+                if met := sorted(children if young else at_work & children.keys()):
+                    name = rng.choice(met)
+                    stopped.pop(name, None)
+                    children[name].kill()
+                    told.kills += 1
             for name, child in list(children.items()):
+                heard = len(told.events)
                 if not _hear(child, told, left, name, wait_s=0.002):
+                    if len(told.events) > heard:
+                        at_work.add(name)
                     continue
+                at_work.discard(name)
                 child.join()
                 del children[name]
                 if left[name] > 0:
