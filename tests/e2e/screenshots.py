@@ -7,37 +7,57 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import omnigraph as og
-from tests.e2e.browser import Browser, find_browser
+from tests.e2e.browser import browser, find_browser
 from tests.e2e.site import LOCATION, SCHEMA, Site, SparkServer
 
-PAGES = {
-    "asset-graph": (f"/locations/{LOCATION}/asset-groups/social_crm/lineage", (1280, 720)),
-    "materialization": ("/assets/social/crm/commit?view=partitions", (1280, 900)),
-    "plots": ("/assets/social/crm/commit?view=events", (1280, 900)),
-    "upkeep": (f"/locations/{LOCATION}/asset-groups/social_upkeep/lineage", (1280, 720)),
-    "cleanup": ("/assets/social/upkeep/cleanup?view=overview", (1280, 900)),
-    "automation": ("/automation", (1280, 720)),
+# Name of the picture: page, words to wait for, what to click, size.
+PAGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int]]] = {
+    "dagster-assets": (
+        f"/locations/{LOCATION}/asset-groups/social_crm/lineage",
+        ("Person", "Follows", "commit", "100% filled"),
+        (),
+        (1280, 760),
+    ),
+    "dagster-plots": (
+        "/assets/social/crm/commit?view=overview",
+        ("Latest materialization", "idempotency_key"),
+        ("Plots",),
+        (1280, 900),
+    ),
+    "dagster-automation": ("/automation", ("version_backlog", "ago"), (), (1280, 680)),
 }
 
 
-def main(folder: Path, only: list[str]) -> None:
+def take(port: int, folder: Path, only: list[str]) -> None:
     program = find_browser()
     if program is None:
         raise SystemExit("needs Chromium (Debian: chromium)")
     folder.mkdir(parents=True, exist_ok=True)
-    browser = Browser(program)
+    with browser(program) as window:
+        for name, (path, words, clicks, size) in PAGES.items():
+            if only and name not in only:
+                continue
+            window.open(f"http://127.0.0.1:{port}{path}", *words, size=size)
+            for text in clicks:
+                window.click(text)
+            # Lines and fonts are drawn after the words are there.
+            threading.Event().wait(5)
+            window.shoot(folder / f"{name}.png")
+
+
+def main(folder: Path, only: list[str]) -> None:
+    assert find_browser() is not None, "needs Chromium (Debian: chromium)"
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         spark = SparkServer(work)
         site = Site(work / "site", spark={"remote": spark.remote})
         try:
             live(site)
-            for name, (path, size) in PAGES.items():
-                if not only or name in only:
-                    browser.shoot(f"http://127.0.0.1:{site.port}{path}", folder / f"{name}.png", size)
+            take(site.port, folder, only)
         finally:
             site.kill()
             spark.stop()
