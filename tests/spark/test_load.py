@@ -247,7 +247,7 @@ def test_a_file_that_breaks_off_is_named(spark: Any, graph: og.Graph, tmp_path: 
 def test_complaints_name_the_file_and_the_row(spark: Any, graph: og.Graph, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("name,age\n" + "".join(f"a{n},1\n" for n in range(9)) + "a9,old\n")
     (tmp_path / "b.ndjson").write_text('{"name":"b0","age":1}\n{"name":"b1","age":"1"}\n{"name":"b2"\n')
-    with pytest.raises(og.errors.DataInvalid, match=r"a.csv record 10: Person.age expects I32\?, got \"old\""):
+    with pytest.raises(og.errors.DataInvalid, match=r"a.csv record 10 \(.*\): Person.age expects I32\?, got \"old\""):
         load(spark, graph, {"Person": str(tmp_path / "a.csv")}, mode="append")
     with pytest.raises(og.errors.DataInvalid, match=r"b.ndjson record 2") as refused:
         load(spark, graph, {"Person": str(tmp_path / "b.ndjson")}, mode="append")
