@@ -127,6 +127,10 @@ class IdRule:
 
         return Finding(later, describe, others=np.unique(first), property="id")
 
+    def forget(self) -> None:
+        """Nobody will ask about what was fed: let go of it."""
+        self._given = []
+
     def ask(self, view: PinnedView) -> Iterator[Finding]:
         """Ids of an append that exist already."""
         given, self._given = self._given, []

@@ -140,6 +140,7 @@ class _Judging:
         found = [judged(key, finding) for finding in checks.feed(block)]
         yield from found
         if not self._asks:
+            checks.ids.forget()
             return
         if self._mode == "append":
             yield from (judged(key, finding) for finding in checks.ids.ask(self._view))
