@@ -35,6 +35,8 @@ _HEAD = """\
   is 0. The shapes are published in [cli-json.schema.json](cli-json.schema.json).
 - **For people**: tables and colours on a terminal (`NO_COLOR` turns colours off, `FORCE_COLOR` on), plain columns
   elsewhere.
+- **Progress**: a bar on a terminal, a line on standard error every five seconds elsewhere; `--quiet` shows neither.
+  `OMNIGRAPH_LOG=info` (or `debug`, `warning`, `error`) adds [log records](metrics.md#logs).
 - **Consent**: `load --mode overwrite` on a remote store wants `--yes`, or somebody at a terminal who types yes.
 """
 
