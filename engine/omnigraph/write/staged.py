@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine, gather
+from omnigraph.commit.heal import pending_intents
 from omnigraph.commit.plan import Counts
 from omnigraph.commit.run import Action, Prepared, Request, run
 from omnigraph.commit.txn import Txn, read_current
@@ -29,6 +30,7 @@ from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import State
 from omnigraph.schema import table_schema
 from omnigraph.table import staged as fragments_
+from omnigraph.table.collect import loose_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.write.changes import Mode, TypeChange
 from omnigraph.write.load import CheckReport, LoadOptions, receipt, replay
@@ -148,13 +150,36 @@ class StagingTxn:
                 )
 
     def abort(self) -> int:
-        """Delete exactly the files that were added, then the record. Returns how many files went."""
-        keys = self._files()
+        """Delete exactly the files that were added, then the record. Returns how many files went.
+
+        What a commit has taken up stays: whoever died after it may have been published by a recovery since, or may yet be."""
+        keys = self._free(self._files())
         failures = self._engine.store.delete_many(keys)
         if failures:
             raise failures[0].error
         Records(self._engine.store).delete(self.id)
         return len(keys)
+
+    def _free(self, keys: Iterable[str]) -> list[str]:
+        """Of these files, those that no version of a table names, and that no pending write may come to name."""
+        wanted = frozenset(keys)
+        if not wanted:
+            return []
+        meter = Meter()
+        # Intents first: a write that ends in between is in a version by the time the versions are read.
+        busy = {key for intent in pending_intents(self._engine, meter) for key in intent.keys}
+        free: set[str] = set()
+        for noted in self._record.tables:
+            ref = TableRef(noted.path, noted.ref)
+            base = f"{ref.relative}/"
+            if noted.key in busy or not any(key.startswith(base) for key in wanted):
+                continue
+            try:
+                handle = self._engine.tables.open_latest(ref, meter)
+            except NotFound:
+                continue  # the whole table is gone, or is rubbish that a cleanup takes
+            free |= {base + file.path.rpartition(base)[2] for file in loose_files(handle, noted.key, meter)}
+        return sorted(wanted & free)
 
     # --- batches that are staged in parts ---------------------------------------------------------------------------
 
@@ -249,7 +274,9 @@ class StagingTxn:
             self.sent = load.sent
             load.drop_written()
             raise
-        self._engine.store.delete_many(sorted((load.written | set(self._files())) - load.used))
+        left = (load.written | set(self._files())) - load.used
+        # With the receipt of an earlier try, its files are in use.
+        self._engine.store.delete_many(self._free(left) if done.replayed else sorted(left))
         return forgotten(self._engine, self.id, done)
 
     def replay(self, idempotency_key: str | None) -> Receipt | None:
