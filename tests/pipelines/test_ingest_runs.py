@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+import omnigraph as og
 from omnigraph_pipelines import failures
 from omnigraph_pipelines.defs.ingest import handover
 from tests.pipelines.ingest_location import Location, checks, failure, materialized
@@ -240,3 +241,25 @@ def test_two_runs_of_one_batch_at_once_are_one_commit(location: Location) -> Non
     assert late.success and len(location.commits()) == 1
     with location.graph as graph:
         assert graph.snapshot().count("Person") == 1
+
+
+def test_a_session_that_runs_is_joined_with_a_warning_and_left_running(
+    spark: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import logging
+
+    from omnigraph_pipelines import SparkSessionResource
+
+    monkeypatch.setattr(logging.getLogger("dagster"), "propagate", True)
+    resource = SparkSessionResource(master="local[7]", conf={"spark.sql.shuffle.partitions": "3"})
+    with caplog.at_level(logging.WARNING), resource.process_config_and_initialize_cm() as ready:
+        assert not ready.is_started and ready.facts() == {}
+        assert ready.spark_session.sparkContext is spark.sparkContext
+        assert ready.facts()["spark_application"] == spark.sparkContext.applicationId
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert "spark.master is 'local[2,3]', not 'local[7]'" in caplog.text
+    assert spark.range(3).count() == 3
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    both = SparkSessionResource(master="local", remote="sc://x")
+    with pytest.raises(og.errors.InvalidInput, match="exclude each other"):
+        _ = both.spark_session

@@ -51,7 +51,9 @@ def test_a_run_waits_for_those_of_its_source_that_were_asked_for_before(instance
 
 
 def context_of(instance: dg.DagsterInstance, run_id: str) -> Any:
-    return SimpleNamespace(instance=instance, run=SimpleNamespace(run_id=run_id), log=SimpleNamespace(info=print))
+    return SimpleNamespace(
+        instance=instance, run=SimpleNamespace(run_id=run_id), log=SimpleNamespace(info=print, warning=print)
+    )
 
 
 def test_the_turn_comes_when_the_earlier_runs_have_ended(instance: dg.DagsterInstance) -> None:

@@ -3,7 +3,7 @@
 # No deferred annotations here: Dagster looks at the parameters as they are.
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import dagster as dg
@@ -41,12 +41,13 @@ def new_batches(
             return dg.SkipReason(f"{error.code}: {error.message}. Hint: {error.hint}")
         running = unfinished(context.instance, names)
         under_way = [one.dagster_run.tags.get(_PARTITION_TAG, "") for one in running]
+        ended = list(context.instance.get_run_records(dg.RunsFilter(tags=names.tags()), limit=RUNS_SEEN_MAX))
         tick = Tick(
             batches=found,
             seen=arrivals.from_cursor(context.cursor),
             now_s=now_s(),
-            under_way=[*under_way, *_about_to_be_retried(context.instance, names, now_s())],
-            last=_last_runs(context.instance, names),
+            under_way=[*under_way, *_about_to_be_retried(ended, now_s())],
+            last=_last_runs(ended),
             is_serial=source.order == "serial",
             has_marker=source.ready is not None,
         )
@@ -77,14 +78,10 @@ def _result(context: dg.SensorEvaluationContext, names: Names, decision: arrival
     )
 
 
-def _ended(instance: dg.DagsterInstance, names: Names) -> list[dg.RunRecord]:
-    """The newest runs of the source, newest first."""
-    return list(instance.get_run_records(dg.RunsFilter(tags=names.tags()), limit=RUNS_SEEN_MAX))
-
-
-def _last_runs(instance: dg.DagsterInstance, names: Names) -> dict[str, LastRun]:
+def _last_runs(ended: Sequence[dg.RunRecord]) -> dict[str, LastRun]:
+    """How the newest run of each batch went; ``ended``: runs of the source, newest first."""
     found: dict[str, LastRun] = {}
-    for record in _ended(instance, names):
+    for record in ended:
         run = record.dagster_run
         key, fingerprint = run.tags.get(_PARTITION_TAG), run.tags.get(FINGERPRINT_TAG)
         if key is None or fingerprint is None or not run.is_finished:
@@ -103,11 +100,11 @@ def _last_runs(instance: dg.DagsterInstance, names: Names) -> dict[str, LastRun]
     return found
 
 
-def _about_to_be_retried(instance: dg.DagsterInstance, names: Names, now_s: float) -> list[str]:
+def _about_to_be_retried(ended: Sequence[dg.RunRecord], now_s: float) -> list[str]:
     """Batches whose run died and which the daemon has promised to run again."""
     return [
         record.dagster_run.tags.get(_PARTITION_TAG, "")
-        for record in _ended(instance, names)
+        for record in ended
         if record.dagster_run.tags.get(_WILL_RETRY_TAG) == "true"
         and record.dagster_run.status is dg.DagsterRunStatus.FAILURE
         and now_s - _end(record) < _RETRY_GRACE_S

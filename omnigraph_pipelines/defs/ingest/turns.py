@@ -16,6 +16,7 @@ from omnigraph_pipelines.defs.ingest.names import GRAPH_TAG, SOURCE_TAG, Names
 
 WAIT_MAX_S: Final = 6 * 3600.0
 POLL_S: Final = 2.0
+SAID_AGAIN_S: Final = 60.0
 SEEN_MAX: Final = 500
 
 UNFINISHED: Final = [
@@ -74,4 +75,8 @@ def wait_for_turn(
             )
         pause(POLL_S)
         waited += POLL_S
+        if waited == SAID_AGAIN_S:
+            context.log.warning(
+                f"still waits for run {first.run_id}, which is {first.status.value}; cancel it if it is dead"
+            )
     return waited
