@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -263,3 +265,20 @@ def test_a_session_that_runs_is_joined_with_a_warning_and_left_running(
     both = SparkSessionResource(master="local", remote="sc://x")
     with pytest.raises(og.errors.InvalidInput, match="exclude each other"):
         _ = both.spark_session
+
+
+OWN = """
+from omnigraph_pipelines import SparkSessionResource
+for ui in (False, True):
+    with SparkSessionResource(master="local[1]", ui=ui).process_config_and_initialize_cm() as ready:
+        session = ready.spark_session
+        assert session.range(3).count() == 3 and ("spark_ui" in ready.facts()) == ui
+    assert session.sparkContext._jsc is None, "still running"
+print("stopped")
+"""
+
+
+@pytest.mark.long
+def test_a_session_that_the_resource_started_ends_with_it() -> None:
+    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("stopped\n"), done.stderr
