@@ -200,12 +200,12 @@ def done(command: tuple[str, ...], environment: dict[str, str]) -> tuple[int, st
     env = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "DAGSTER_HOME": os.environ.get("DAGSTER_HOME", str(ROOT)),
         "PYTHONWARNINGS": "ignore",
         "COLUMNS": str(WIDTH),
         **environment,
     }
-    for name in ("OMNIGRAPH_URI", "OMNIGRAPH_FAILPOINTS"):
+    # Without DAGSTER_HOME runs are recorded nowhere: one that was stopped does not stand in the way of the next demo.
+    for name in ("OMNIGRAPH_URI", "OMNIGRAPH_FAILPOINTS", "DAGSTER_HOME"):
         if name not in environment:
             env.pop(name, None)
     with LOG.open("a", encoding="utf-8") as log:
