@@ -8,8 +8,6 @@ so that run monitoring ends such a run and repeats it. For code servers on this 
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Final
 
 import dagster as dg
@@ -18,8 +16,7 @@ import dagster as dg
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
 
-SLACK_S: Final = 60.0
-"""By how much the wall clock may have been set between a process's start and what was told of it."""
+from omnigraph_pipelines.processes import is_alive
 
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -61,28 +58,3 @@ def is_here(run: dg.DagsterRun) -> bool:
     except ValueError:
         return False
     return isinstance(told, dict) and told.get("host", "localhost") in _HERE
-
-
-def is_alive(pid: int, told_s: float) -> bool:
-    """Whether the process that said something at ``told_s`` is still there; another one may have got its number since."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # somebody else's, so it exists; it is not ours to say more
-    started_s = _started_s(pid)
-    return started_s is None or started_s <= told_s + SLACK_S
-
-
-def _started_s(pid: int) -> float | None:
-    """Wall-clock time of a process's start; infinite for one that has ended and was not collected. None where nothing tells."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        lines = Path("/proc/stat").read_text().splitlines()
-    except OSError:
-        return None
-    if fields[0] in ("Z", "X"):
-        return float("inf")
-    booted = next((float(line.split()[1]) for line in lines if line.startswith("btime ")), None)
-    return None if booted is None else booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")

@@ -12,9 +12,11 @@ import dagster as dg
 
 import omnigraph as og
 from omnigraph_pipelines.definitions import build_definitions
-from omnigraph_pipelines.defs.ingest.names import Names
+from omnigraph_pipelines.defs.ingest.names import PROCESS_TAG, Names
+from omnigraph_pipelines.defs.ingest.turns import end_the_dead
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.planning import PlannedBatch
+from omnigraph_pipelines.processes import me
 
 _QUIET = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
 
@@ -39,12 +41,14 @@ def run_planned(
         spark = stack.enter_context(resources["spark"].process_config_and_initialize_cm())
         for one in batches:
             names = Names(file.settings.graph, sources[one.source])
+            end_the_dead(instance, names)
             instance.add_dynamic_partitions(names.partitions.name or "", [one.batch])
             _ = spark.spark_session
             job = definitions.resolve_job_def(names.job)
             run = job.execute_in_process(
                 instance=instance,
                 partition_key=one.batch,
+                tags={PROCESS_TAG: me()},
                 run_config={**_QUIET, "ops": {f"{names.op}__stage": {"config": {"force": force}}}},
                 raise_on_error=False,
             )

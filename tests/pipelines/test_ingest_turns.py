@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +13,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from omnigraph_pipelines.defs.ingest.names import Names, idempotency_key
-from omnigraph_pipelines.defs.ingest.turns import POLL_S, earlier, unfinished, wait_for_turn
+from omnigraph_pipelines.defs.ingest.names import PROCESS_TAG, Names, idempotency_key
+from omnigraph_pipelines.defs.ingest.turns import POLL_S, earlier, end_the_dead, unfinished, wait_for_turn
+from omnigraph_pipelines.processes import me
 from omnigraph_pipelines.settings import GraphSettings, SourceSettings
 
 GRAPH = GraphSettings.model_validate({"name": "people", "uri": "people.omni", "schema": "people.pg"})
@@ -48,6 +52,22 @@ def test_a_run_waits_for_those_of_its_source_that_were_asked_for_before(instance
     assert [one.dagster_run.run_id for one in earlier(instance, names(), mine)] == [first, backfill]
     assert [one.dagster_run.run_id for one in unfinished(instance, names())] == [first, backfill, mine, later]
     assert other not in [one.dagster_run.run_id for one in unfinished(instance, names())] and ended
+
+
+def test_a_run_that_died_with_its_process_is_in_nobodys_way(instance: dg.DagsterInstance) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        told = json.dumps({**json.loads(me()), "pid": process.pid})
+        died, lives = a_run(instance, names()), a_run(instance, names())
+        instance.add_run_tags(died, {PROCESS_TAG: told})
+        instance.add_run_tags(lives, {PROCESS_TAG: me()})
+        mine = a_run(instance, names())
+        assert [one.dagster_run.run_id for one in earlier(instance, names(), mine)] == [died, lives]
+        assert end_the_dead(instance, names()) == 0
+        process.kill()
+    assert [one.dagster_run.run_id for one in earlier(instance, names(), mine)] == [lives]
+    assert end_the_dead(instance, names()) == 1
+    run = instance.get_run_by_id(died)
+    assert run is not None and run.status is dg.DagsterRunStatus.FAILURE
 
 
 def context_of(instance: dg.DagsterInstance, run_id: str) -> Any:

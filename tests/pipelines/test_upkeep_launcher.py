@@ -14,7 +14,8 @@ import dagster as dg
 import pytest
 from dagster._core.events import EngineEventData
 
-from omnigraph_pipelines.launcher import SLACK_S, LocalRunLauncher, is_alive
+from omnigraph_pipelines.launcher import LocalRunLauncher
+from omnigraph_pipelines.processes import SLACK_S, is_alive, is_gone, me
 
 ROOT = Path(__file__).parents[2]
 LOCAL = {".dagster/grpc_info": json.dumps({"host": "localhost", "socket": "/some/where"})}
@@ -60,6 +61,17 @@ def test_a_process_that_ended_and_was_not_collected_is_not_alive(worker: subproc
     worker.kill()
     os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
     assert not is_alive(worker.pid, time.time())
+
+
+def test_a_process_that_says_who_it_is_is_gone_when_it_has_ended(worker: subprocess.Popen[bytes]) -> None:
+    assert not is_gone(me())
+    theirs = json.dumps({**json.loads(me()), "pid": worker.pid})
+    assert not is_gone(theirs)
+    worker.kill()
+    worker.wait()
+    assert is_gone(theirs)
+    assert not is_gone(json.dumps({**json.loads(theirs), "host": "elsewhere"}))
+    assert not any(is_gone(told) for told in (None, "", "{}", "[]", "null", '{"host": 1, "pid": "x", "told_s": 0}'))
 
 
 def test_another_process_under_the_same_number_is_not_the_run(worker: subprocess.Popen[bytes]) -> None:

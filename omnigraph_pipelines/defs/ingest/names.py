@@ -16,6 +16,7 @@ LANE_TAG: Final = "omnigraph/lane"
 SOURCE_TAG: Final = "omnigraph/source"
 BATCH_TAG: Final = "omnigraph/batch"
 FINGERPRINT_TAG: Final = "omnigraph/fingerprint"
+PROCESS_TAG: Final = "omnigraph/process"  # of runs in a process of their own, which no launcher watches
 
 LANE: Final = "ingest"
 _NOT_IN_TAGS: Final = re.compile(r"[^A-Za-z0-9_.\-]")

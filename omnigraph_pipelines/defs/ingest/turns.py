@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import dagster as dg
 
-from omnigraph_pipelines.defs.ingest.names import GRAPH_TAG, SOURCE_TAG, Names
+from omnigraph_pipelines.defs.ingest.names import GRAPH_TAG, PROCESS_TAG, SOURCE_TAG, Names
+from omnigraph_pipelines.processes import is_gone
 
 WAIT_MAX_S: Final = 6 * 3600.0
 POLL_S: Final = 2.0
@@ -38,9 +39,25 @@ def is_of(run: dg.DagsterRun, names: Names) -> bool:
 
 
 def unfinished(instance: dg.DagsterInstance, names: Names) -> list[dg.RunRecord]:
-    """Runs of the source that have not ended, oldest first."""
+    """Runs of the source that have not ended, oldest first. One whose process is gone has, whatever its record says."""
+    return [one for one in _recorded(instance, names) if not _died(one)]
+
+
+def end_the_dead(instance: dg.DagsterInstance, names: Names) -> int:
+    """Put on record that runs of the source have ended with their process; how many. It also frees their places in pools."""
+    dead = [one for one in _recorded(instance, names) if _died(one)]
+    for one in dead:
+        instance.report_run_failed(one.dagster_run, "its process ended before the run did")
+    return len(dead)
+
+
+def _recorded(instance: dg.DagsterInstance, names: Names) -> list[dg.RunRecord]:
     found = instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED), limit=SEEN_MAX)
     return sorted((one for one in found if is_of(one.dagster_run, names)), key=lambda one: one.storage_id)
+
+
+def _died(record: dg.RunRecord) -> bool:
+    return is_gone(record.dagster_run.tags.get(PROCESS_TAG))
 
 
 def earlier(instance: dg.DagsterInstance, names: Names, run_id: str) -> list[dg.RunRecord]:
