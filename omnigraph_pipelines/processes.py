@@ -11,15 +11,15 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from omnigraph.core.clock import SystemClock
-
 SLACK_S: Final = 60.0
 """By how much the wall clock may have been set between a process's start and what was told of it."""
 
 
 def me() -> str:
     """This process, as a text that another one can hold against what it sees."""
-    return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "told_s": SystemClock().now_us() / 1e6})
+    started_s = _started_s(os.getpid())
+    told_s = float("inf") if started_s is None else started_s
+    return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "told_s": told_s})
 
 
 def is_gone(told: str | None) -> bool:

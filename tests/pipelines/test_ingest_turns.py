@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,7 +57,7 @@ def test_a_run_waits_for_those_of_its_source_that_were_asked_for_before(instance
 
 def test_a_run_that_died_with_its_process_is_in_nobodys_way(instance: dg.DagsterInstance) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        told = json.dumps({**json.loads(me()), "pid": process.pid})
+        told = json.dumps({**json.loads(me()), "pid": process.pid, "told_s": time.time()})
         died, lives = a_run(instance, names()), a_run(instance, names())
         instance.add_run_tags(died, {PROCESS_TAG: told})
         instance.add_run_tags(lives, {PROCESS_TAG: me()})

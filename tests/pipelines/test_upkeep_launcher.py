@@ -65,7 +65,7 @@ def test_a_process_that_ended_and_was_not_collected_is_not_alive(worker: subproc
 
 def test_a_process_that_says_who_it_is_is_gone_when_it_has_ended(worker: subprocess.Popen[bytes]) -> None:
     assert not is_gone(me())
-    theirs = json.dumps({**json.loads(me()), "pid": worker.pid})
+    theirs = json.dumps({**json.loads(me()), "pid": worker.pid, "told_s": time.time()})
     assert not is_gone(theirs)
     worker.kill()
     worker.wait()
