@@ -34,3 +34,21 @@ def test_records_and_tables_are_read_from_a_store(s3_root: str, tmp_path: Path) 
             assert sorted(graph.snapshot().to_arrow("P")["id"].to_pylist()) == ["a", "b", "c"]
             with pytest.raises(og.errors.NotFound):
                 graph.load(f"{s3_root}/landing/nowhere.jsonl", mode="append")
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.csv.gz"])
+def test_a_file_that_ends_inside_quotes_was_not_written_to_its_end(tmp_path: Path, name: str) -> None:
+    def load(text: str) -> og.Receipt:
+        data = text.encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return graph.load({"P": str(tmp_path / name)}, mode="merge")
+
+    with og.init(tmp_path / "graph", "node P { k: String @key t: String? }") as graph:
+        with pytest.raises(og.errors.DataInvalid, match="p.csv.*ends inside a quoted value"):
+            load('k,t\na,"one"\nb,"two, thr')
+        with pytest.raises(og.errors.DataInvalid, match="p.csv"):
+            load('k,t\na,"one"\nb,"two\nc,three\n')
+        assert graph.snapshot().count("P") == 0
+        # An odd number of quotes is right where they stand inside values.
+        load('k,t\na,5" wide\nb,"say ""hi"""\nc,"over\ntwo lines"\n')
+        assert graph.snapshot().to_arrow("P")["t"].to_pylist() == ['5" wide', 'say "hi"', "over\ntwo lines"]

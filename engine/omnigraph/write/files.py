@@ -10,11 +10,11 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from os import PathLike, fspath
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -181,8 +181,9 @@ def _csv(place: str, stream: IO[bytes]) -> tuple[list[str], Iterator[pa.RecordBa
     import pyarrow.csv as pcsv
 
     names = _header(place, stream)
+    counted = _Counted(stream)
     reader: Any = pcsv.open_csv(
-        stream,
+        cast("IO[bytes]", counted),
         read_options=pcsv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK_BYTES),
         parse_options=pcsv.ParseOptions(newlines_in_values=True),
         convert_options=pcsv.ConvertOptions(
@@ -193,7 +194,45 @@ def _csv(place: str, stream: IO[bytes]) -> tuple[list[str], Iterator[pa.RecordBa
             quoted_strings_can_be_null=False,
         ),
     )
-    return names, iter(reader)
+    return names, _whole(place, stream, counted, reader)
+
+
+class _Counted(io.RawIOBase):
+    """A stream, and how many quotes went by."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.quotes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.quotes += data.count(b'"')
+        return data
+
+
+def _whole(
+    place: str, stream: IO[bytes], counted: _Counted, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The batches; then an error if the file ends within quotes. The reader takes what stands there for a value, but somebody
+    stopped writing. An odd number of quotes can be right, so that it takes a second look to tell."""
+    yield from batches
+    if counted.quotes % 2 == 0:
+        return
+    stream.seek(0)
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    try:
+        for _ in csv.reader(text, strict=True):
+            pass
+    except (csv.Error, UnicodeDecodeError) as error:
+        if "end of data" in str(error):
+            raise _unreadable(
+                place, "it ends inside a quoted value: a quote is missing, or the rest of the file"
+            ) from None
+    finally:
+        text.detach()
 
 
 def _header(place: str, stream: IO[bytes]) -> list[str]:
