@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -49,6 +51,20 @@ def _no_strangers_credentials() -> Iterator[None]:
 def s3_emulator() -> Iterator[S3Emulator]:
     with S3Emulator() as emulator:
         yield emulator
+
+
+@pytest.fixture(scope="session")
+def spark(s3_emulator: S3Emulator) -> Iterator[Any]:
+    """One Spark session for all tests of a process: there can be only one, and starting Java is the dearest thing they do. Its
+    executors know how to reach the emulator, from their environment alone."""
+    from omnigraph_pipelines.spark import spark_session
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    known = {f"spark.executorEnv.{name}": value for name, value in environment(s3_emulator.endpoint).items()}
+    session = spark_session("local[2,3]", small=True, app_name="tests", conf=known)
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

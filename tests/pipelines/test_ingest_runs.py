@@ -22,16 +22,6 @@ pytestmark = pytest.mark.timeout(600)  # on a busy machine Java alone may take m
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    from omnigraph_pipelines.spark import spark_session
-
-    session = spark_session("local[2,3]", small=True, app_name="tests")
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="session")
 def empty_instance(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an instance without history. Making the tables takes longer than most tests."""
     folder = tmp_path_factory.mktemp("instance")

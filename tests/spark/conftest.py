@@ -1,9 +1,7 @@
-"""One Spark session for all tests of this folder: starting Java is the dearest thing they do."""
+"""Graphs and files of the tests of Spark. The session itself is shared with other folders."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.testing.emulator import S3Emulator, environment
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  city: enum(oslo, rome)?  mail: String? @unique  @range(age, 0..150) }
@@ -27,19 +24,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(1200))
-
-
-@pytest.fixture(scope="session")
-def spark(s3_emulator: S3Emulator) -> Iterator[Any]:
-    """Its executors know how to reach the emulator, from their environment alone."""
-    from omnigraph_pipelines.spark import spark_session
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    known = {f"spark.executorEnv.{name}": value for name, value in environment(s3_emulator.endpoint).items()}
-    session = spark_session("local[2,3]", small=True, app_name="tests", conf=known)
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
 
 
 @pytest.fixture
