@@ -50,6 +50,11 @@ the indexes. Cleanup deletes in calls of a thousand versions, so its memory does
     "throughput": """\
 ## Throughput and memory
 """,
+    "dagster": """\
+## In Dagster
+
+Measured by `./run bench dagster`, which `all` leaves out. The last bar is missed.
+""",
 }
 
 
