@@ -12,7 +12,7 @@ import io
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 
 import pyarrow as pa
 
@@ -245,8 +245,9 @@ def _csv(part: Part) -> Iterator[pa.RecordBatch]:
     first = stream.peek(1) if hasattr(stream, "peek") else b"x"
     if part.start and not first:
         return
+    counted = _Counted(stream)
     reader: Any = pcsv.open_csv(
-        stream,
+        cast("IO[bytes]", counted),
         read_options=pcsv.ReadOptions(
             use_threads=False,
             block_size=_BLOCK_BYTES,
@@ -263,3 +264,34 @@ def _csv(part: Part) -> Iterator[pa.RecordBatch]:
         ),
     )
     yield from reader
+    if counted.quotes % 2:
+        _look_again(part)
+
+
+class _Counted(io.RawIOBase):
+    """A stream, and how many quotes went by."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.quotes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self._stream.read(size)
+        self.quotes += data.count(b'"')
+        return data
+
+
+def _look_again(part: Part) -> None:
+    """Refuse a split that ends within quotes, as a load of the engine does: its file was not written to the end. An odd
+    number of quotes alone may be right."""
+    try:
+        for _ in csv.reader(io.TextIOWrapper(text_stream(part), "utf-8-sig", newline=""), strict=True):
+            pass
+    except csv.Error as error:
+        if "end of data" in str(error):
+            raise pa.ArrowInvalid(
+                "it ends inside a quoted value: a quote is missing, or the rest of the file"
+            ) from None

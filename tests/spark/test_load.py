@@ -374,3 +374,15 @@ node Note { text: String?  spot: Vector(2)? }
 edge Knows: Person -> Person @card(0..3) { weight: F64?  since: Date? }
 edge Likes: Person -> Note { at: DateTime?  @unique(src, dst) }
 """
+
+
+def test_a_csv_file_that_ends_inside_quotes_is_refused_as_by_a_load(tmp_path: Path) -> None:
+    from omnigraph_pipelines.spark.reading import batches
+    from omnigraph_pipelines.spark.sources import Part, find
+
+    (tmp_path / "cut.csv").write_text('age,name\n3,"ada"\n4,"gra')
+    with pytest.raises(og.errors.DataInvalid, match="cut.csv.*ends inside a quoted value"):
+        list(batches(Part(find(tmp_path / "cut.csv")[0], 1)))
+    (tmp_path / "odd.csv").write_text('age,name\n3,5" wide\n4,"say ""hi"""\n')
+    [found] = batches(Part(find(tmp_path / "odd.csv")[0], 1))
+    assert found["name"].to_pylist() == ['5" wide', 'say "hi"']
