@@ -58,7 +58,7 @@ def take(instance: Any, graph: str, source: str, batch: str) -> HandOver | None:
         found = pickle.loads(place.read_bytes())  # noqa: S301
     except FileNotFoundError:
         return None
-    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError):
+    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError, LookupError):
         return None
     return found if isinstance(found, HandOver) and found.batch == batch else None
 
