@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,28 +20,12 @@ from omnigraph.core.errors import Corruption, OutcomeUnknown, StoreUnavailable
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow
-from omnigraph.store import layout, open_store
+from omnigraph.store import layout
 from omnigraph.testing.content import content_of, faults_of, history_of
-from omnigraph.testing.operations import append, create, keys_of
+from omnigraph.testing.operations import append, keys_of
 
 ONE, TWO = keys_of(1), keys_of(2)
 SILENT = StoreUnavailable("the store does not answer")
-
-
-@pytest.fixture
-def engines(local_root: str) -> Iterator[Callable[..., Engine]]:
-    create(local_root)
-    made: list[Engine] = []
-
-    def make(**kwargs: Any) -> Engine:
-        made.append(Engine(open_store(local_root), **kwargs))
-        made[-1].latest(MAIN)
-        return made[-1]
-
-    yield make
-    failpoints.disarm()
-    for engine in made:
-        engine.close()
 
 
 @pytest.fixture

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -21,28 +20,11 @@ from omnigraph.core.errors import OutcomeUnknown
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow
-from omnigraph.store import open_store
 from omnigraph.testing.content import commits_of, faults_of, history_of
-from omnigraph.testing.operations import append, create, keys_of, rows_for
+from omnigraph.testing.operations import append, keys_of, rows_for
 
 ONE, TWO = keys_of(1), keys_of(2)
 ELSEWHERE = Owner("another-host", "another-boot", 7, 7)
-
-
-@pytest.fixture
-def engines(local_root: str) -> Iterator[Callable[..., Engine]]:
-    create(local_root)
-    made: list[Engine] = []
-
-    def make(**kwargs: Any) -> Engine:
-        made.append(Engine(open_store(local_root), **kwargs))
-        made[-1].latest(MAIN)
-        return made[-1]
-
-    yield make
-    failpoints.disarm()
-    for engine in made:
-        engine.close()
 
 
 def put_ticket(engine: Engine, owner: Owner, keys: list[str]) -> str:
