@@ -99,9 +99,9 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 extra="pipelines",
             ) from error
         wanted = self.settings()
-        if self.remote is None or self.remote.startswith("local"):
-            _prepare_java()
         running = SparkSession.getActiveSession()
+        if running is None and (self.remote is None or self.remote.startswith("local")):
+            _prepare_java()
         lazy = LazyPySparkResource(spark_config=dict(wanted))
         session = lazy.spark_session
         self._lazy, self._is_ours, self._stopped = lazy, running is None, False
@@ -133,13 +133,12 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
         if is_remote(session):
             return
-        ignored = []
-        have = session.sparkContext.getConf()
-        for name, value in sorted(wanted.items()):
-            if name == "spark.app.name" or session.conf.isModifiable(name):
-                continue
-            if have.get(name) != value:
-                ignored.append(f"{name} is {have.get(name)!r}, not {value!r}")
+        have = dict(session.sparkContext.getConf().getAll())  # one call: each goes to the JVM and back
+        ignored = [
+            f"{name} is {have.get(name)!r}, not {value!r}"
+            for name, value in sorted(wanted.items())
+            if have.get(name) != value and name != "spark.app.name" and not session.conf.isModifiable(name)
+        ]
         if ignored:
             dg.get_dagster_logger("omnigraph").warning(
                 f"Spark was running already and keeps its own settings: {'; '.join(ignored)}"
