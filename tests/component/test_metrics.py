@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import itertools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import omnigraph as og
 from bench import costs
+from omnigraph.cli import main
 from omnigraph.core import metrics
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import FaultProxy
@@ -86,6 +89,69 @@ def test_the_figure_of_a_write_is_the_receipt_s_and_that_on_the_wire(
             assert recorder.of("storage.bytes_written") == [cost.receipt.bytes_written]
             assert recorder.of("omnigraph.publish.attempts") == [1]
             assert recorder.of("omnigraph.conflicts") == []
+
+
+def test_the_figure_of_a_read_is_what_goes_over_the_wire(
+    s3_emulator: S3Emulator, proxy: FaultProxy, recorder: Recorder, tmp_path: Path
+) -> None:
+    bucket = f"metrics-{os.getpid()}-{next(_serial)}"
+    s3_emulator.create_bucket(bucket)
+    uri = f"s3://{bucket}/graph"
+    with og.init(uri, SCHEMA) as graph:
+        graph.load([{"type": "Person", "data": {"name": f"p{n}", "age": n}} for n in range(50)], mode="append")
+        graph.load([{"edge": "Knows", "from": "p1", "to": "p2"}], mode="append")
+    above = pc.field("age") > 30
+
+    def wire(operation: str, read: Callable[[og.Snapshot], Any]) -> int:
+        """Requests of one read of a snapshot just opened; the figure of the operation is the same."""
+        with og.open(uri, read_only=True) as graph:
+            snapshot = graph.snapshot()
+            recorder.seen.clear()
+            sent = costs.measured(proxy, lambda: read(snapshot)).by_class["total"]
+        assert recorder.of("storage.ops", operation=operation, outcome="ok", exact=True) == [sent]
+        assert sum(recorder.of("storage.requests")) == sent > 0
+        assert {more["operation"] for _, _, more in recorder.seen} == {operation}
+        return sent
+
+    whole = wire("read", lambda snapshot: snapshot.to_arrow("Person"))
+    assert wire("read", lambda snapshot: snapshot.to_pandas("Person")) == whole
+    assert wire("read", lambda snapshot: snapshot.to_batches("Person").read_all()) == whole
+    wire("read", lambda snapshot: snapshot.count("Person", above))
+    wire("read", lambda snapshot: snapshot.head("Person", 3))
+    wire("read", lambda snapshot: snapshot.duckdb().execute("SELECT sum(age) FROM Person").fetchall())
+    wire("get", lambda snapshot: snapshot.get("Person", "p7"))
+    wire("fragments", lambda snapshot: snapshot.fragments("Person"))
+    both = wire("export", lambda snapshot: snapshot.export(tmp_path / "out.jsonl"))
+    assert both > whole
+
+    # A join scans two types at once: one operation, counted once.
+    recorder.seen.clear()
+    joined = "SELECT count(*) FROM Person p JOIN Knows k ON k.src = p.id"
+    sent = costs.measured(proxy, lambda: main(["query", uri, "--sql", joined, "--json"])).by_class["total"]
+    told = {more["operation"]: value for name, value, more in recorder.seen if name == "storage.ops"}
+    assert set(told) == {"open", "snapshot", "query"} and sum(told.values()) == sent
+    assert recorder.of("storage.ops", operation="query", outcome="ok", exact=True) == [told["query"]]
+
+
+def test_a_read_that_needs_no_request_is_none_and_one_left_early_is_told_once(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    with og.init(tmp_path / "g.omni", SCHEMA) as graph:
+        graph.load([{"type": "Person", "data": {"name": f"p{n}"}} for n in range(50)], mode="append")
+        snapshot = graph.snapshot()
+        recorder.seen.clear()
+        assert snapshot.count("Person") == 50 and snapshot.to_arrow("Knows").num_rows == 0
+        assert recorder.seen == []
+        stream = snapshot.to_batches("Person", batch_size=10)
+        stream.read_next_batch()
+        assert recorder.seen == []  # it goes on
+        # Whatever runs beside it cannot be told apart from it for certain, and says so.
+        graph.load([{"type": "Person", "data": {"name": "beside"}}], mode="append")
+        assert len(recorder.of("storage.ops", operation="load", exact=False)) == 1
+        stream.close()
+        del stream
+        gc.collect()
+        assert len(recorder.of("storage.ops", operation="read", outcome="ok", exact=False)) == 1
 
 
 def test_a_refused_write_is_counted_under_its_code(tmp_path: Path, recorder: Recorder) -> None:

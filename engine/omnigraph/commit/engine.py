@@ -71,7 +71,7 @@ class Engine:
         self._pool = ThreadPoolExecutor(max_workers=POOL_THREADS, thread_name_prefix="omnigraph")
         self._known_lock = threading.Lock()
         self._known: dict[str, Held] = {}
-        self._running = 0
+        self._running: list[Meter] = []
         self._overlaps = 0
 
     def close(self) -> None:
@@ -131,16 +131,16 @@ class Engine:
     def counted(self, meter: Meter) -> Iterator[None]:
         """Marks the meter inexact if another operation of this process overlapped: handles share their counters."""
         with self._known_lock:
-            self._running += 1
-            if self._running > 1:
+            alone = all(other is meter for other in self._running)  # reads side by side are one operation's
+            self._running.append(meter)
+            if not alone:
                 self._overlaps += 1
             seen = self._overlaps
-            alone = self._running == 1
         try:
             yield
         finally:
             with self._known_lock:
-                self._running -= 1
+                self._running.remove(meter)
                 if not alone or self._overlaps != seen:
                     meter.inexact()
 

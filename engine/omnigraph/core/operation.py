@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -39,6 +40,18 @@ class Operation:
     meters: list[Meter] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    over: bool = False
+    _reads: Meter | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def reads(self) -> Meter:
+        """The one meter of all rows that the operation reads: scans beside each other are then counted once."""
+        with self._lock:
+            if self._reads is None:
+                self._reads = Meter()
+                if self._reads not in self.meters:  # one that is made in the operation's context is there already
+                    self.meters.append(self._reads)
+            return self._reads
 
     def cost(self) -> StorageCost | None:
         """What all meters of the operation counted; None where there was none: then nothing was counted."""
@@ -49,6 +62,11 @@ class Operation:
 
 
 _current: ContextVar[Operation | None] = ContextVar("omnigraph-operation", default=None)
+
+
+def current() -> Operation | None:
+    """The operation that the caller is in."""
+    return _current.get()
 
 
 def note(name: str, n: int = 1) -> None:
@@ -91,7 +109,36 @@ def operating(
         _tell(operation, outcome, clock.monotonic() - operation.started_s)
 
 
+@contextlib.contextmanager
+def reading(name: str, uri: str, part_of: Operation | None, *, clock: Clock = SYSTEM_CLOCK) -> Iterator[Meter]:
+    """A read of rows, as part of the operation that asked for it if that reads and still goes on, else as one of its own:
+    what a write costs is what its receipt says.
+
+    Unlike ``operating`` it may be held by a generator, whose steps are taken in anybody's context: nothing is put there.
+    """
+    if part_of is not None and not part_of.over and not part_of.writes:
+        yield part_of.reads()
+        return
+    operation = Operation(name, uri, writes=False, started_s=clock.monotonic())
+    outcome = "error"
+    try:
+        yield operation.reads()
+        outcome = "ok"
+    except GeneratorExit:
+        outcome = "ok"  # whoever leaves a stream early has what was wanted
+        raise
+    except OmnigraphError as error:
+        outcome = error.code
+        raise
+    except KeyboardInterrupt:
+        outcome = "interrupted"
+        raise
+    finally:
+        _tell(operation, outcome, clock.monotonic() - operation.started_s)
+
+
 def _tell(operation: Operation, outcome: str, took_s: float) -> None:
+    operation.over = True
     cost = operation.cost()
     metrics.record(operation.name, outcome, took_s, cost, operation.notes)
     level = logging.WARNING if outcome != "ok" else logging.INFO if operation.writes else logging.DEBUG

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from omnigraph.core.errors import MissingExtra
+from omnigraph.core.operation import Operation, current
 from omnigraph.read.tables import TableReader
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def to_duckdb(readers: Mapping[str, TableReader]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:")
     connection.execute("SET TimeZone = 'UTC'")
     for name, reader in readers.items():
-        connection.register(name, _Scanned(reader))
+        connection.register(name, _Scanned(reader, current()))
     return connection
 
 
@@ -58,8 +59,9 @@ class _Scanned(ds.Dataset):
     Only the two members below are ever used of a dataset; the C++ half of the base class stays empty.
     """
 
-    def __init__(self, reader: TableReader) -> None:
+    def __init__(self, reader: TableReader, asked_by: Operation | None) -> None:
         self._reader = reader
+        self._asked_by = asked_by  # DuckDB asks from threads of its own
 
     @property
     def schema(self) -> pa.Schema:
@@ -69,7 +71,7 @@ class _Scanned(ds.Dataset):
         self, columns: list[str] | None = None, filter: Any = None, **_: Any
     ) -> ds.Scanner:
         # A query that only counts asks for no column at all.
-        return ds.Scanner.from_batches(self._reader.reader(columns or None, filter))
+        return ds.Scanner.from_batches(self._reader.reader(columns or None, filter, asked_by=self._asked_by))
 
 
 def _extra(name: str) -> Any:

@@ -270,10 +270,10 @@ class Snapshot:
                 reader = self._readers[key] = TableReader(self._engine, pin, declared, self._reclaimed)
             return reader
 
-    def _reclaimed(self) -> OmnigraphError | None:
+    def _reclaimed(self, meter: Meter) -> OmnigraphError | None:
         from omnigraph.read.at import reclaimed_since
 
-        return reclaimed_since(self._engine, self._branch, self._held, Meter())
+        return reclaimed_since(self._engine, self._branch, self._held, meter)
 
     def _entry(self, pin: Pin) -> TableEntry:
         where = MAIN if pin.ref is None else pin.ref

@@ -7,6 +7,7 @@ becomes a filter here. What rows look like outside (JSON, frames, SQL) is the bu
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.txn import pinned_table
 from omnigraph.core import meter as m
+from omnigraph.core import operation
 from omnigraph.core.errors import DataInvalid, InvalidInput, OmnigraphError
 from omnigraph.manifest.rows import Pin
 from omnigraph.read.failures import damaged, is_damage
@@ -24,7 +25,8 @@ from omnigraph.read.rows import Rows
 from omnigraph.schema import NodeType, ScalarKind, TableType
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.keytext import join_texts, value_text
-from omnigraph.table.dataset import V2_MANIFEST_MAX
+from omnigraph.table.dataset import V2_MANIFEST_MAX, TableRef
+from omnigraph.table.pinned import PinnedTable
 from omnigraph.table.predicate import addresses_among
 from omnigraph.table.reading import reading
 
@@ -49,16 +51,20 @@ class Fragment:
 class TableReader:
     """One table at its pin. Opens it when a question first needs storage; safe to share between threads.
 
+    A read is an operation, or part of the one that asks for it: its requests are counted as those of a write are.
     ``reclaimed`` is asked when files turn out to be missing: the error to raise if a cleanup took the version.
     """
 
     def __init__(
-        self, engine: Engine, pin: Pin, declared: TableType, reclaimed: Callable[[], OmnigraphError | None]
+        self, engine: Engine, pin: Pin, declared: TableType, reclaimed: Callable[[m.Meter], OmnigraphError | None]
     ) -> None:
         self.pin = pin
         self.declared = declared
         self.schema = pa.schema([pa.field(f.name, f.type, f.nullable) for f in table_schema(declared)])
-        self._table = pinned_table(engine, pin)
+        self._engine = engine
+        self._ref = TableRef(pin.location, pin.ref)
+        self._lock = threading.Lock()
+        self._handle: Any = None
         self._reclaimed = reclaimed
         self._blobs = frozenset(p.name for p in declared.properties if p.type.scalar is ScalarKind.BLOB)
 
@@ -72,11 +78,16 @@ class TableReader:
         batch_rows: int | None = None,
         limit: int | None = None,
         fragments: Sequence[int] | None = None,
+        asked_by: operation.Operation | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows in the order in which they are stored. Arguments are checked before the first row is asked for."""
+        """Rows in the order in which they are stored. Arguments are checked before the first row is asked for.
+
+        ``asked_by``: the operation that this is a part of, where that is not the caller's.
+        """
         names = self.check_columns(columns)
         needs = () if filter is None else self.check_filter(filter)
-        return self._batches(names, filter, needs, batch_rows or self.batch_rows, limit, fragments)
+        asked_by = asked_by or operation.current()
+        return self._batches(names, filter, needs, batch_rows or self.batch_rows, limit, fragments, asked_by)
 
     def reader(
         self,
@@ -85,9 +96,10 @@ class TableReader:
         *,
         batch_rows: int | None = None,
         fragments: Sequence[int] | None = None,
+        asked_by: operation.Operation | None = None,
     ) -> pa.RecordBatchReader:
         schema = self.select(self.check_columns(columns))
-        found = self.batches(columns, filter, batch_rows=batch_rows, fragments=fragments)
+        found = self.batches(columns, filter, batch_rows=batch_rows, fragments=fragments, asked_by=asked_by)
         return pa.RecordBatchReader.from_batches(schema, found)
 
     def to_arrow(
@@ -117,17 +129,18 @@ class TableReader:
         batch_rows: int,
         limit: int | None,
         fragments: Sequence[int] | None,
+        asked_by: operation.Operation | None,
     ) -> Iterator[pa.RecordBatch]:
         if self.pin.rows == 0 or limit == 0:
             return
         schema = self.select(names)
-        with self._explained(names):
-            handle = self._table.handle
+        with self._counted("read", asked_by) as meter, self._explained(names, meter):
+            handle = self._open(meter)
             options: dict[str, Any] = {"blob_handling": "all_binary", "batch_size": batch_rows}
             if fragments is not None:
                 options["fragments"] = self._chosen(handle, fragments)
             pushed = filter is None or self._pushes_down(handle, filter, needs)
-            with reading(handle, None, m.DATA, f"reading {self.declared.table_key}"):
+            with reading(handle, meter, m.DATA, f"reading {self.declared.table_key}"):
                 if pushed:
                     found = handle.scanner(columns=names, filter=filter, limit=limit, **options).to_batches()
                     for batch in found:
@@ -175,12 +188,12 @@ class TableReader:
         if found is None or self.pin.rows == 0:
             return None
         names = self.schema.names
-        with self._explained(names):
-            address = self._table.locate(pa.array([found], pa.utf8())).column("_rowaddr").combine_chunks()
+        with self._counted("get", operation.current()) as meter, self._explained(names, meter):
+            address = self._pinned(meter).locate(pa.array([found], pa.utf8())).column("_rowaddr").combine_chunks()
             if len(address) == 0:
                 return None
-            handle = self._table.handle
-            with reading(handle, None, m.DATA, f"reading {self.declared.table_key}"):
+            handle = self._open(meter)
+            with reading(handle, meter, m.DATA, f"reading {self.declared.table_key}"):
                 fragment: Any = handle.get_fragment(address[0].as_py() >> 32)
                 scanner = handle.scanner(
                     columns=names,
@@ -220,8 +233,8 @@ class TableReader:
         """The pieces of the table, in order."""
         if self.pin.rows == 0:
             return ()
-        with self._explained([]):
-            listed = [fragment.metadata for fragment in self._table.handle.get_fragments()]
+        with self._counted("fragments", operation.current()) as meter, self._explained([], meter):
+            listed = [fragment.metadata for fragment in self._open(meter).get_fragments()]
         return tuple(
             Fragment(
                 id=meta.id,
@@ -231,6 +244,26 @@ class TableReader:
                 files=tuple(f"data/{file.path}" for file in meta.files),
             )
             for meta in listed
+        )
+
+    # --- storage ----------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _counted(self, name: str, asked_by: operation.Operation | None) -> Iterator[m.Meter]:
+        engine = self._engine
+        with operation.reading(name, engine.uri, asked_by, clock=engine.clock) as meter, engine.counted(meter):
+            yield meter
+
+    def _open(self, meter: m.Meter) -> Any:
+        """The dataset at the pin, opened once."""
+        with self._lock:
+            if self._handle is None:
+                self._handle = self._engine.tables.open(self._ref, self.pin.version, meter)
+            return self._handle
+
+    def _pinned(self, meter: m.Meter) -> PinnedTable:
+        return PinnedTable(
+            lambda: self._open(meter), self._ref, self.pin.version, self.pin.rows, self._engine.keys, meter
         )
 
     # --- arguments --------------------------------------------------------------------------------------------------
@@ -280,28 +313,28 @@ class TableReader:
     # --- failures ---------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _explained(self, names: Sequence[str]) -> Iterator[None]:
+    def _explained(self, names: Sequence[str], meter: m.Meter) -> Iterator[None]:
         try:
             yield
         except OmnigraphError as error:
             if not is_damage(error):
                 raise
-            gone = self._reclaimed()
+            gone = self._reclaimed(meter)
             if gone is not None:
                 raise gone from error
             key, version = self.declared.table_key, self.pin.version
-            raise damaged(error, key, version, lambda: self._damaged_file(names)) from error
+            raise damaged(error, key, version, lambda: self._damaged_file(names, meter)) from error
 
-    def _damaged_file(self, names: Sequence[str]) -> str | None:
+    def _damaged_file(self, names: Sequence[str], meter: m.Meter) -> str | None:
         """The first file that does not read, found by reading one piece after the other."""
         try:
-            handle = self._table.handle
+            handle = self._open(meter)
         except OmnigraphError:
             return f"_versions/{V2_MANIFEST_MAX - self.pin.version:020d}.manifest"
         for fragment in handle.get_fragments():
             scanner = handle.scanner(columns=list(names), fragments=[fragment], blob_handling="all_binary")
             try:
-                with reading(handle, None, m.DATA, "looking for the damaged file"):
+                with reading(handle, meter, m.DATA, "looking for the damaged file"):
                     for _ in scanner.to_batches():
                         pass
             except OmnigraphError:

@@ -16,6 +16,7 @@ from omnigraph.cli.commands.snapshot import At, Branch
 from omnigraph.cli.render import Screen
 from omnigraph.cli.values import as_json_value, as_text
 from omnigraph.core.errors import OmnigraphError, QueryInvalid, StoreUnavailable
+from omnigraph.core.operation import operating
 
 # What a person can look at; programs ask for csv, jsonl or json and get everything.
 _SHOWN_ROWS = 1_000
@@ -59,7 +60,8 @@ def run(
         bound = _SHOWN_ROWS
     with call.reading() as graph:
         snapshot = graph.snapshot(branch, at=at)
-        columns, rows, truncated = _select(snapshot, text, bound)
+        with operating("query", graph.uri):
+            columns, rows, truncated = _select(snapshot, text, bound)
     result = {
         "query_name": None,
         "target": {"branch": snapshot.branch, "snapshot": snapshot.commit_id},
