@@ -489,6 +489,25 @@ def test_values_cannot_drive_a_terminal(run: Run, folder: Path, monkeypatch: pyt
 # --- load ---------------------------------------------------------------------------------------------------------------
 
 
+def test_a_narrow_terminal_cuts_no_id(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with og.open("social.omni", read_only=True) as graph:
+        ids = [commit.id for commit in graph.commits()]
+    for columns in (40, 60, 80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        shown = run("commit", "list", "social.omni").out
+        assert all(shown.count(one) == 1 for one in ids), shown
+        assert ("─" in shown) == (columns >= 80), shown
+        status = run("status", "social.omni").out
+        assert "node:Person" in status and "unindexed" in status
+    # What is said in sentences is broken between words, beside columns that stay whole.
+    monkeypatch.setenv("COLUMNS", "70")
+    listed = run("explain").out
+    assert (
+        "─" in listed and "expected-version-mismatch" in listed and all(len(line) < 130 for line in listed.splitlines())
+    )
+
+
 def test_a_load_tells_what_it_did(run: Run, folder: Path) -> None:
     shutil.rmtree("social.omni")
     run("init", "social.omni", "--schema", "social.pg")

@@ -128,6 +128,7 @@ def test_each_bound_turns_the_verdict_and_one_below_does_not() -> None:
     assert codes(manifest=replace(MANIFEST, backlog=BACKLOG_WARN - 1)) == []
     assert codes(pending=(PendingWrite("a", 5.0),)) == []
     assert codes(pending=(PendingWrite("a", 5.1),)) == ["pending-intents"]
+    assert codes(pending=(PendingWrite("a", 0.1, owner_gone=True),)) == ["pending-intents"]
 
 
 def test_drift_beside_a_write_in_flight_is_no_finding() -> None:

@@ -178,6 +178,7 @@ def complete(words: str) -> list[str]:
         ("omnigraph commit ", {"list", "show", "outcome"}),
         ("omnigraph load --mode a", {"append"}),
         ("omnigraph status --de", {"--deep"}),
+        ("omnigraph explain key", {"key-conflict"}),
     ],
 )
 def test_the_shell_completes_commands_options_and_choices(typed: str, offered: set[str]) -> None:

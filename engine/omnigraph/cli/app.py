@@ -231,7 +231,7 @@ def _usage(error: Any, argv: Sequence[str]) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(error.format_message() + "\n")
         return Usage.exit_code
-    message = redact_text(error.format_message()).rstrip(".")
+    message = redact_text(error.format_message()).rstrip(".").replace(": Value error, ", ": ")
     fault = Usage(" ".join(message.split()), hint=f"run `{path} --help`")
     return _fail(fault, Screen(), as_json="--json" in argv)
 

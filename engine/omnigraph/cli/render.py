@@ -10,7 +10,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, BinaryIO
 
@@ -19,6 +19,7 @@ from omnigraph.core.redact import redact_text
 SCHEMA_VERSION = 1
 NOTHING = "–"
 _GAP = "  "
+_SENTENCE, _WORD = 16, 24
 
 
 class Screen:
@@ -132,18 +133,41 @@ class Screen:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
 
-        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-        for name, at_right in zip(columns, right, strict=True):
-            table.add_column(clean(name), justify="right" if at_right else "left", overflow="fold")
+        console = self._console(sys.stdout)
+        names = [clean(name) for name in columns]
+        whole = [max(map(len, (name, *(row[i] for row in rows)))) for i, name in enumerate(names)]
+        least = [_narrowest([name, *(row[i] for row in rows)]) for i, name in enumerate(names)]
+        if sum(least) + len(_GAP) * len(names) > console.width:
+            self._records(names, rows)
+            return
+        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+        for name, at_right, tight in zip(names, right, map(int.__eq__, whole, least), strict=True):
+            table.add_column(name, justify="right" if at_right else "left", overflow="fold", no_wrap=tight)
         for row in rows:
             table.add_row(*(_rich_text(text, "") for text in row))
-        self._console(sys.stdout).print(table)
+        console.print(table)
+
+    def _records(self, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Rows one below the other, for a terminal that is narrower than they are: an id that was cut could not be copied."""
+        for number, row in enumerate(rows):
+            if number:
+                self.line()
+            self.pairs(list(zip(names, row, strict=True)))
 
 
 def _rich_text(text: str, style: str) -> Any:
     from rich.text import Text
 
     return Text(text, style=style)
+
+
+def _narrowest(cells: Iterable[str]) -> int:
+    """How narrow a column may be: as its longest word where it has sentences; ids and numbers are kept whole."""
+    widest, word = 0, 0
+    for cell in cells:
+        widest = max(widest, len(cell))
+        word = max(word, *map(len, cell.split()), 0)
+    return word if widest > _SENTENCE and word <= _WORD else widest
 
 
 def is_terminal(stream: IO[str]) -> bool:

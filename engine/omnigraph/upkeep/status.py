@@ -1,7 +1,8 @@
 """What state a graph is in, in one value: head, tables, manifest, pending writes, and a verdict.
 
 Owns the figures and the judgement of them. Reads the manifest, one listing of intents and one of the boundary, whatever
-the number of tables; only ``deep`` visits tables. Changes nothing and repairs nothing.
+the number of tables, and of pending writes the oldest few, for whose they are; only ``deep`` visits tables. Changes nothing
+and repairs nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 
 from omnigraph.commit import pressure
 from omnigraph.commit.engine import MAIN, Engine, gather
+from omnigraph.commit.witness import owner_gone
 from omnigraph.core import metrics
+from omnigraph.core.errors import Corruption
 from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
@@ -108,10 +111,11 @@ class UpkeepStatus:
 
 @dataclass(frozen=True)
 class PendingWrite:
-    """An intent on storage. Its age is by the clock of who wrote it."""
+    """An intent on storage. Its age is by the clock of who wrote it. ``owner_gone``: its process is known to have ended."""
 
     operation_id: str
     age_s: float
+    owner_gone: bool = False
 
 
 @dataclass(frozen=True)
@@ -223,7 +227,8 @@ def status_report(
     now_us = engine.clock.now_us()
     boundary = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
     names = [op for op, _ in engine.intents.names(meter)]
-    pending = tuple(PendingWrite(op, _age_s(ulid_time_us(op), now_us)) for op in names)
+    gone = _ownerless(engine, names[:PENDING_SHOWN], meter)
+    pending = tuple(PendingWrite(op, _age_s(ulid_time_us(op), now_us), op in gone) for op in names)
     pins = list(held.state.tables.values())
     latest = _listed_versions(engine, pins, meter) if deep else [None] * len(pins)
     tables = tuple(_table(pin, listed) for pin, listed in zip(pins, latest, strict=True))
@@ -308,6 +313,21 @@ def _listed_versions(engine: Engine, pins: Iterable[Pin], meter: Meter) -> list[
     return gather([engine.spawn(version_files, engine.store, TableRef(pin.location, pin.ref), meter) for pin in pins])
 
 
+def _ownerless(engine: Engine, names: Iterable[str], meter: Meter) -> frozenset[str]:
+    """Those whose process is known to have ended. Of one that does not read nothing is known: recovery will say so."""
+
+    def is_ownerless(op: str) -> bool:
+        try:
+            intent = engine.intents.read(op, meter)
+        except Corruption:
+            return False
+        return intent is not None and owner_gone(engine, intent)
+
+    asked = list(names)
+    answers = gather([engine.spawn(is_ownerless, op) for op in asked])
+    return frozenset(op for op, yes in zip(asked, answers, strict=True) if yes)
+
+
 def _age_s(then_us: int, now_us: int) -> float:
     """Never negative: clocks of two machines differ, and nothing was written in the future."""
     return max(0, now_us - then_us) / 1e6
@@ -336,12 +356,14 @@ def judge(
 
     found = []
     pending = tuple(pending)
-    stale = [write for write in pending if write.age_s > grace_s]
+    stale = [write for write in pending if _is_stale(write, grace_s)]
     if stale:
         word = "write is" if len(stale) == 1 else "writes are"
         oldest = max(write.age_s for write in stale)
+        dead = sum(write.owner_gone for write in stale)
+        whose = "" if not dead else ", its process gone" if len(stale) == 1 else f", the processes of {dead} gone"
         found.append(
-            finding("pending-intents", f"{len(stale)} {word} pending, the oldest for {oldest:.0f} s", "recover")
+            finding("pending-intents", f"{len(stale)} {word} pending, the oldest for {oldest:.0f} s{whose}", "recover")
         )
     drifting = [table.table_key for table in tables if table.drift]
     if drifting and not pending:  # a write in flight is ahead of what is published
@@ -354,6 +376,10 @@ def judge(
     if manifest.backlog >= BACKLOG_WARN:
         found.append(finding("version-backlog", f"{manifest.backlog} versions were never cleaned up", "cleanup"))
     return tuple(found)
+
+
+def _is_stale(write: PendingWrite, grace_s: float) -> bool:
+    return write.owner_gone or write.age_s > grace_s
 
 
 def _small(table: TableStatus) -> bool:
@@ -371,7 +397,7 @@ def _notes(held: Held, pending: Iterable[PendingWrite], grace_s: float) -> tuple
     found = []
     if held.state.head.owner is not None:
         found.append(f"held exclusively by {held.state.head.owner}")
-    young = sum(1 for write in pending if write.age_s <= grace_s)
+    young = sum(1 for write in pending if not _is_stale(write, grace_s))
     if young:
         found.append(f"{young} {'write is' if young == 1 else 'writes are'} in flight")
     return tuple(found)

@@ -88,7 +88,11 @@ def _open(place: str | PathLike[str], opener: Opener | None, watched: bool) -> A
         watched = watched and progress.listening() and Path(text).is_file()
         return _Watched(text) if watched else Path(text).open("rb")
     except FileNotFoundError as error:
-        raise NotFound(f"no such file: {text[:200]}", path=text) from error
+        raise NotFound(
+            f"no such file: {text[:200]}",
+            hint=f"check the path; a relative one starts at {Path.cwd()}",
+            path=text,
+        ) from error
     except IsADirectoryError as error:
         raise InvalidInput(f"a directory where a file is needed: {text[:200]}") from error
     except PermissionError as error:

@@ -25,7 +25,14 @@ _MEANINGS = {
 
 def run(
     call: Call,
-    code: Annotated[str | None, typer.Argument(metavar="CODE", help="Such as key-conflict. Without it: all.")] = None,
+    code: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CODE",
+            help="Such as key-conflict. Without it: all.",
+            autocompletion=lambda incomplete: [code for code in every_error() if code.startswith(incomplete)],
+        ),
+    ] = None,
 ) -> Answer:
     """Tell what an error code means and what to do."""
     if code is None:
@@ -59,7 +66,7 @@ def describe(kind: type[OmnigraphError]) -> dict[str, Any]:
 
 def meaning(kind: type[OmnigraphError]) -> str:
     """A sentence, then the facts that the class names in its docstring."""
-    own = " ".join(inspect.cleandoc(kind.__dict__.get("__doc__") or "").split())
+    own = " ".join(inspect.cleandoc(kind.__dict__.get("__doc__") or "").split()).replace("``", "`")
     return (
         f"{_MEANINGS[kind.code]} {own if own.startswith('Facts:') else ''}".strip() if kind.code in _MEANINGS else own
     )
@@ -77,11 +84,13 @@ def _find(code: str) -> type[OmnigraphError]:
 
 
 def _show(screen: Screen, explained: dict[str, Any]) -> None:
+    from omnigraph.cli.app import as_options
+
     screen.line(explained["code"], style="bold")
     screen.pairs(
         [
             ("meaning", explained["meaning"]),
-            ("what to do", explained["hint"]),
+            ("what to do", as_options(explained["hint"])),
             ("exit code", explained["exit_code"]),
             ("python", f"omnigraph.errors.{explained['class']}" if explained["code"] in all_errors() else None),
         ]

@@ -55,6 +55,7 @@ class Manifest(Shape):
 class PendingWrite(Shape):
     operation_id: str
     age_s: float
+    owner_gone: bool
 
 
 class Pending(Shape):
