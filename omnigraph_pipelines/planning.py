@@ -13,13 +13,14 @@ import omnigraph as og
 from omnigraph_pipelines.batches import Batch, check_complete, find_batches, is_key
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.settings import SourceSettings, text_of
+from omnigraph_pipelines.settled import batch_name, unchanging
 
 State = Literal["new", "changed", "committed", "incomplete"]
 
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """One batch. ``committed``: a commit carries its present contents; ``changed``: one carries earlier contents."""
+    """One batch. ``committed``: a commit carries its present contents, or they changed nothing; ``changed``: one carries earlier contents."""
 
     source: str
     batch: str
@@ -52,11 +53,11 @@ def choose(file: GraphFile, names: Iterable[str] | None) -> list[SourceSettings]
 
 def plan_ingest(file: GraphFile, sources: Iterable[SourceSettings]) -> list[PlannedBatch]:
     """Every batch of these sources, oldest key first within each."""
-    history = _committed(file)
+    history = _History.of(file)
     return [_planned(source, batch, history) for source in sources for batch in find_batches(source)]
 
 
-def _planned(source: SourceSettings, batch: Batch, history: Mapping[str, Mapping[str, str]]) -> PlannedBatch:
+def _planned(source: SourceSettings, batch: Batch, history: _History) -> PlannedBatch:
     if not is_key(batch.key):
         return PlannedBatch(
             source.name, batch.key, "incomplete", len(batch.files), batch.bytes, reason="its name cannot be a partition"
@@ -66,27 +67,37 @@ def _planned(source: SourceSettings, batch: Batch, history: Mapping[str, Mapping
     except og.errors.InvalidInput as error:
         return PlannedBatch(source.name, batch.key, "incomplete", len(batch.files), batch.bytes, reason=error.message)
     fingerprint = batch.fingerprint()
-    known = history.get(f"{source.name}/{batch.key}", {})
+    known = history.commits.get(f"{source.name}/{batch.key}", {})
+    unchanging_ = history.unchanging.get((source.name, batch_name(batch.key)), set())
+    size = (len(batch.files), batch.bytes, fingerprint)
     if fingerprint in known:
-        return PlannedBatch(
-            source.name, batch.key, "committed", len(batch.files), batch.bytes, fingerprint, known[fingerprint]
-        )
-    state: State = "changed" if known else "new"
-    return PlannedBatch(source.name, batch.key, state, len(batch.files), batch.bytes, fingerprint)
+        return PlannedBatch(source.name, batch.key, "committed", *size, known[fingerprint])
+    if fingerprint in unchanging_:
+        return PlannedBatch(source.name, batch.key, "committed", *size, reason="it changed nothing")
+    return PlannedBatch(source.name, batch.key, "changed" if known or unchanging_ else "new", *size)
 
 
-def _committed(file: GraphFile) -> dict[str, dict[str, str]]:
-    """By ``source/batch``: the fingerprints that were committed, and the commit of each. Nothing for a graph not made yet."""
-    graph = file.settings.graph
-    options = {name: text_of(value) for name, value in graph.storage_options.items()}
-    try:
-        with og.open(text_of(graph.uri), read_only=True, storage_options=options or None) as opened:
-            commits = opened.commits(graph.branch)
-    except og.errors.NotFound:
-        return {}
-    found: dict[str, dict[str, str]] = {}
-    for commit in commits:
-        batch, slash, fingerprint = (commit.idempotency_key or "").rpartition("/")
-        if slash:
-            found.setdefault(batch, {}).setdefault(fingerprint, commit.id)
-    return found
+@dataclass(frozen=True)
+class _History:
+    """What the graph tells of batches. ``commits``: by ``source/batch`` the fingerprints that were committed, and the
+    commit of each. ``unchanging``: those that changed nothing."""
+
+    commits: Mapping[str, Mapping[str, str]]
+    unchanging: Mapping[tuple[str, str], set[str]]
+
+    @staticmethod
+    def of(file: GraphFile) -> _History:
+        """Nothing for a graph that was not made yet."""
+        graph = file.settings.graph
+        options = {name: text_of(value) for name, value in graph.storage_options.items()}
+        try:
+            with og.open(text_of(graph.uri), read_only=True, storage_options=options or None) as opened:
+                commits, nothing_changed = opened.commits(graph.branch), unchanging(opened)
+        except og.errors.NotFound:
+            return _History({}, {})
+        found: dict[str, dict[str, str]] = {}
+        for commit in commits:
+            batch, slash, fingerprint = (commit.idempotency_key or "").rpartition("/")
+            if slash:
+                found.setdefault(batch, {}).setdefault(fingerprint, commit.id)
+        return _History(found, nothing_changed)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.upkeep.compact import ManifestReport
     from omnigraph.upkeep.distribute import CompactionPlan, RewriteResult
     from omnigraph.upkeep.intents import PendingIntents
+    from omnigraph.upkeep.notes import Notes
     from omnigraph.upkeep.optimize import OptimizeReport
     from omnigraph.upkeep.recover import RecoveryReport
     from omnigraph.upkeep.repair import RepairReport
@@ -409,6 +410,13 @@ class Graph:
         from omnigraph.upkeep.checkpoints import Checkpoints
 
         return Checkpoints(self._open_engine(), resolve_actor(self._actor))
+
+    @property
+    def notes(self) -> Notes:
+        """Small objects that a program which feeds the graph keeps beside it: put, get, list, delete."""
+        from omnigraph.upkeep.notes import Notes
+
+        return Notes(self._open_engine())
 
     def plan_cleanup(
         self,

@@ -15,7 +15,6 @@ import pytest
 
 import omnigraph as og
 from omnigraph_pipelines import failures
-from omnigraph_pipelines.defs.ingest import handover
 from tests.pipelines.ingest_location import Location, checks, failure, materialized
 
 pytestmark = pytest.mark.timeout(600)  # on a busy machine Java alone may take most of the usual time to start
@@ -201,38 +200,98 @@ def test_a_type_that_a_source_does_not_name_is_refused(location: Location) -> No
     assert staging_left(location) == []
 
 
+COMMIT = dg.AssetKey(["people", "crm", "commit"])
+TABLES = [dg.AssetKey(["people", "crm", name]) for name in ("Person", "Company", "WorksAt")]
+
+
+def notes(location: Location, under: str = "") -> dict[str, bytes]:
+    with location.graph as graph:
+        return {name: graph.notes.get(name) or b"" for name in graph.notes.list(under)}
+
+
+def put_back(location: Location, kept: dict[str, bytes]) -> None:
+    with og.open(location.folder / "people.omni") as graph:
+        for name, data in kept.items():
+            graph.notes.put(name, data)
+
+
 def test_the_commit_alone_takes_up_what_was_staged_and_says_what_is_missing(location: Location) -> None:
     location.land("b1", people="Ada,36")
-    commit, person = dg.AssetKey(["people", "crm", "commit"]), dg.AssetKey(["people", "crm", "Person"])
-    nothing = location.run("crm", "b1", only=[commit])
+    nothing = location.run("crm", "b1", only=[COMMIT])
     assert not nothing.success and "nothing is staged" in failure(nothing).description
-    tables = [dg.AssetKey(["people", "crm", name]) for name in ("Person", "Company", "WorksAt")]
-    assert location.run("crm", "b1", only=tables).success and location.commits() == []
-    kept = handover.take(location.instance, "people", "crm", "b1")
-    assert kept is not None
-    first = location.run("crm", "b1", only=[commit])
-    assert first.success and len(location.commits()) == 1
+    assert location.run("crm", "b1", only=TABLES).success and location.commits() == []
+    kept = notes(location, "handed-over")
+    assert len(kept) == 1
+    first = location.run("crm", "b1", only=[COMMIT])
+    assert first.success and len(location.commits()) == 1 and notes(location) == {}
     # A worker that died between the commit and its record finds its own commit.
-    handover.leave(location.instance, "people", "crm", kept)
-    again = location.run("crm", "b1", only=[commit])
+    put_back(location, kept)
+    again = location.run("crm", "b1", only=[COMMIT])
     assert again.success and materialized(again)["people/crm/commit"]["replayed"] and len(location.commits()) == 1
-    once_more = location.run("crm", "b1", only=[commit])
+    once_more = location.run("crm", "b1", only=[COMMIT])
     assert once_more.success and len(location.commits()) == 1
-    assert person not in [event.asset_key for event in again.get_asset_materialization_events()]
+    assert TABLES[0] not in [event.asset_key for event in again.get_asset_materialization_events()]
+    # Nothing is staged of what the files have become since.
+    location.land("b1", people="Ada,37")
+    other = location.run("crm", "b1", only=[COMMIT])
+    assert not other.success and "nothing is staged" in failure(other).description
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return Path.touch, (Path("evil"),)
+
+
+def test_bytes_that_no_staging_step_has_left_are_not_unpickled(
+    location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pickle
+
+    monkeypatch.chdir(tmp_path)
+    location.land("b1", people="Ada,36")
+    assert location.run("crm", "b1", only=TABLES).success
+    (name,) = notes(location, "handed-over")
+    put_back(location, {name: pickle.dumps(Evil())})
+    run = location.run("crm", "b1", only=[COMMIT])
+    assert not run.success and "nothing is staged" in failure(run).description
+    assert not Path("evil").exists() and location.commits() == []
 
 
 def test_two_runs_of_one_batch_at_once_are_one_commit(location: Location) -> None:
     location.land("b1", people="Ada,36")
-    tables = [dg.AssetKey(["people", "crm", name]) for name in ("Person", "Company", "WorksAt")]
-    assert location.run("crm", "b1", only=tables).success
-    held = handover.take(location.instance, "people", "crm", "b1")
+    assert location.run("crm", "b1", only=TABLES).success
+    held = notes(location, "handed-over")
     assert location.run("crm", "b1").success  # the rival: stages and commits beside it
-    assert held is not None
-    handover.leave(location.instance, "people", "crm", held)
-    late = location.run("crm", "b1", only=[dg.AssetKey(["people", "crm", "commit"])])
-    assert late.success and len(location.commits()) == 1
+    put_back(location, held)
+    late = location.run("crm", "b1", only=[COMMIT])
+    assert late.success and len(location.commits()) == 1 and notes(location) == {}
     with location.graph as graph:
         assert graph.snapshot().count("Person") == 1
+
+
+def test_a_batch_that_changes_nothing_is_done_and_stays_so(location: Location) -> None:
+    from omnigraph_pipelines.planning import plan_ingest
+
+    def states() -> dict[str, str]:
+        return {one.batch: one.state for one in plan_ingest(location.file, location.file.settings.sources)}
+
+    location.land("b1", people="Ada,36")
+    location.land("b2", people="Ada,36")
+    location.land("b3", people="Ada,37")
+    assert location.run("crm", "b1").success
+    same = location.run("crm", "b2")
+    told = materialized(same)["people/crm/commit"]
+    assert (told["commit_id"], told["rows_unchanged"]) == ("nothing changed", 1)
+    assert states() == {"b1": "committed", "b2": "committed", "b3": "new"}
+    assert location.run("crm", "b3").success
+    # Taken up once more, by a sensor that has lost its memory, it must not bring the old value back.
+    again = location.run("crm", "b2")
+    assert again.success and materialized(again)["people/crm/commit"]["replayed"]
+    with location.graph as graph:
+        assert graph.snapshot().get("Person", "Ada")["age"] == 37
+    assert len(location.commits()) == 2 and set(states().values()) == {"committed"}
+    location.land("b2", people="Ada,38")
+    assert states()["b2"] == "changed"
 
 
 def test_a_session_that_runs_is_joined_with_a_warning_and_left_running(

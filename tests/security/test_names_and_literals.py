@@ -86,6 +86,21 @@ def test_no_name_makes_a_path_outside_its_folder(tmp_path: Path) -> None:
     assert taken > 1_000  # the generator makes good names too
 
 
+def test_no_note_lies_outside_its_folder(tmp_path: Path) -> None:
+    root = str(tmp_path / "graph")
+    taken = 0
+    for name in texts(1, NAMES):
+        try:
+            path = layout.note_key(name)
+        except InvalidInput:
+            continue
+        taken += 1
+        inside = os.path.normpath(os.path.join(root, path))
+        assert inside == os.path.join(root, "__notes", *name.split("/")), (name, path)
+        assert path.isascii() and path.isprintable() and "%" not in path
+    assert taken > 100
+
+
 def test_no_path_read_from_storage_leaves_the_root(tmp_path: Path) -> None:
     root = str(tmp_path / "graph")
     taken = 0

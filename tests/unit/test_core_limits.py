@@ -19,6 +19,7 @@ DOCUMENTED = {
     "source_text_bytes": 10_000_000,
     "nesting": 200,
     "intent_bytes": 4 * 1024 * 1024,
+    "note_bytes": 64 * 1024 * 1024,
     "actor_bytes": 256,
     "idempotency_key_bytes": 256,
 }

@@ -40,6 +40,8 @@ class Limits:
     nesting: int = _limit(200, "levels of nesting")
     # An intent is read whole by whoever recovers it.
     intent_bytes: int = _limit(4 * _MIB, "bytes of one intent")
+    # Held whole by whoever writes and reads it.
+    note_bytes: int = _limit(64 * _MIB, "bytes of one note")
     actor_bytes: int = _limit(256, "bytes of an actor")
     idempotency_key_bytes: int = _limit(256, "bytes of an idempotency key")
 

@@ -7,6 +7,7 @@
     __boundary/{ref identity}/{20 digits}     marks of what cleanup has doomed; `all` for a deleted branch
     __checkpoints/{name}.json                 commits pinned against cleanup
     __cleanup/{ulid}.json                     what each cleanup has deleted, and why
+    __notes/{name}                            what a program that feeds the graph wants to find again
     __probe                                   shows that the store refuses a second create of one key
     nodes/{Type}-{ulid}.lance/                one node type
     edges/{Type}-{ulid}.lance/                one edge type
@@ -36,6 +37,7 @@ STAGING: Final = "__staging/"
 BOUNDARIES: Final = "__boundary/"
 CHECKPOINTS: Final = "__checkpoints/"
 CLEANUPS: Final = "__cleanup/"
+NOTES: Final = "__notes/"
 NODES: Final = "nodes/"
 EDGES: Final = "edges/"
 
@@ -49,6 +51,7 @@ _REF_IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _TABLE_PATH = re.compile(r"(?:nodes|edges)/([A-Za-z_][A-Za-z0-9_]{0,127})-([0-9A-HJKMNP-TV-Z]{26})\.lance")
 _MARK = re.compile(r"[0-9]{20}")
 _CHECKPOINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_NOTE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}){0,3}")
 
 
 # --- control objects ----------------------------------------------------------------------------------------------------
@@ -121,6 +124,15 @@ def checkpoint_key(name: str) -> str:
             hint="use letters, digits, dots, dashes and underscores, a letter or digit first, 128 at most",
         )
     return f"{CHECKPOINTS}{name}.json"
+
+
+def note_key(name: str) -> str:
+    if not _NOTE.fullmatch(name):
+        raise InvalidInput(
+            f"not the name of a note: {name[:80]!r}",
+            hint="use up to four parts with slashes between them: letters, digits, dots, dashes, underscores; no dot or dash first",
+        )
+    return f"{NOTES}{name}"
 
 
 def checkpoint_name(key: str) -> str | None:

@@ -83,6 +83,15 @@ def _checkpoint(root: str, width: int) -> str | None:
     return None
 
 
+def _note(root: str, width: int) -> str | None:
+    with graphs.open(root, actor="keeper") as graph:
+        graph.notes.put("feeder/seen", b"1")
+        graph.notes.put("feeder/seen", b"2")
+        graph.notes.delete("feeder/seen")
+    return None
+
+
+register(Operation("note", frozenset({"notes"}), _in_parts, _note, (1,), leaves=("__notes/",), keeps_content=True))
 register(Operation("optimize", frozenset({"optimize"}), _in_parts, _optimize, widths=(1, 2), keeps_content=True))
 register(
     Operation("ensure-indices", frozenset({"ensure_indices"}), _in_parts, _index, widths=(1, 2), keeps_content=True)

@@ -15,12 +15,12 @@ import omnigraph as og
 from omnigraph_pipelines.batches import find_batch
 from omnigraph_pipelines.defs.ingest import handover, metadata
 from omnigraph_pipelines.defs.ingest.handover import HandOver
-from omnigraph_pipelines.defs.ingest.names import Names, idempotency_key
-from omnigraph_pipelines.defs.ingest.staging import committed_as
+from omnigraph_pipelines.defs.ingest.names import Names
 from omnigraph_pipelines.failures import is_transient, rows_metadata, told_to_dagster
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.resources import Connections
 from omnigraph_pipelines.settings import CheckSettings
+from omnigraph_pipelines.settled import committed_as, idempotency_key, note_nothing_changed
 
 COMMIT_S: Final = 3600.0
 SPARK_FROM_ROWS: Final = 2_000_000
@@ -31,6 +31,7 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
     source = names.source
     keys = [file.catalog.type(name).table_key for name in file.types_of(source)]
     bounds = file.settings.checks_of(source)
+    staged_as = names.table(next(iter(file.types_of(source))))  # all tables of a batch tell the same of it
 
     @dg.asset(
         key=names.commit,
@@ -52,20 +53,22 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
         resources = context.resources
         with told_to_dagster(context), connections.graph.opened(resources) as resource:
             graph: og.Graph = resource.graph
-            what = _handed_over(context, graph, names)
-            if what.receipt is not None:
-                receipt = what.receipt
+            what, staged = _handed_over(context, graph, names, staged_as)
+            if staged is None:
+                receipt = _known(graph, names, what)
             else:
                 with connections.spark.opened(resources) as spark:
-                    receipt = publish(context, graph, what, names, bounds, spark)
+                    receipt = publish(context, graph, what, staged, names, bounds, spark)
+            if receipt.commit_id is None and not receipt.replayed and what.idempotency_key.endswith(what.fingerprint):
+                note_nothing_changed(graph, what.idempotency_key, receipt)
+            handover.forget(graph, source.name, what.batch)
             found = metadata.committed(receipt, graph.snapshot(names.graph.branch), keys)
-        handover.forget(context.instance, names.graph.name, source.name, what.batch)
         for warning in receipt.warnings:
             context.log.warning(warning)
         return dg.MaterializeResult(
             metadata={
                 **found,
-                **_told_of_batch(context, names, what, receipt),
+                **_told_of_batch(context, names, what, staged, receipt),
                 "seconds": round(time.monotonic() - started, 3),
                 "dagster/uri": graph.uri,
             },
@@ -75,47 +78,43 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
     return commit
 
 
-def _handed_over(context: Any, graph: "og.Graph", names: Names) -> HandOver:
-    """What the staging step left; or the receipt of a batch that is in the graph, for whoever runs this step alone."""
-    source = names.source
-    found = handover.take(context.instance, names.graph.name, source.name, context.partition_key)
-    if found is not None:
-        return found
-    batch = find_batch(source, context.partition_key)
+def _handed_over(context: Any, graph: "og.Graph", names: Names, asset: dg.AssetKey) -> tuple[HandOver, Any]:
+    """What was staged of the batch. Where nothing is, the batch as its staging step of this run saw it, or as it lies there
+    now: somebody runs this step alone."""
+    what = handover.told(context.instance, asset, context.partition_key)
+    staged = None if what is None else handover.take(graph, names.source.name, what)
+    mine = (context.run.run_id, context.run.parent_run_id, context.run.root_run_id)
+    if what is not None and (staged is not None or what.run_id in mine):
+        return what, staged
+    batch = find_batch(names.source, context.partition_key)
     fingerprint = batch.fingerprint()
-    key = idempotency_key(source.name, batch.key, fingerprint)
-    receipt = committed_as(graph, names.graph.branch, key)
+    key = idempotency_key(names.source.name, batch.key, fingerprint)
+    return HandOver(batch.key, fingerprint, key, len(batch.files), batch.bytes, 0.0), None
+
+
+def _known(graph: "og.Graph", names: Names, what: HandOver) -> "og.Receipt":
+    """What came of a batch of which nothing is staged (any more): the graph has it, or it has to be staged."""
+    receipt = committed_as(graph, names.graph.branch, what.idempotency_key)
     if receipt is None:
         raise og.errors.InvalidInput(
-            f"nothing is staged for batch {batch.key} of {source.name}",
+            f"nothing is staged for batch {what.batch} of {names.source.name}",
             hint="materialize the staged tables and the commit together",
-            source=source.name,
-            batch=batch.key,
+            source=names.source.name,
+            batch=what.batch,
         )
-    return HandOver(batch.key, fingerprint, key, len(batch.files), batch.bytes, 0.0, receipt=receipt)
+    return receipt
 
 
 def publish(
-    context: Any, graph: "og.Graph", what: HandOver, names: Names, bounds: CheckSettings, spark: Any
+    context: Any, graph: "og.Graph", what: HandOver, batch: Any, names: Names, bounds: CheckSettings, spark: Any
 ) -> "og.Receipt":
     """Commit what was staged. Unlike a call that ends with its process, a failure that may pass keeps the staged files for
     the next try of the step."""
-    batch = what.staged
-    assert batch is not None
-    branch = names.graph.branch
     try:
-        txn = graph.begin(branch, resume=batch.staging_id)
+        txn = graph.begin(names.graph.branch, resume=batch.staging_id)
     except og.errors.NotFound:
         # The record goes when the commit is made: an earlier try got as far as that, or a cleanup came in between.
-        receipt = committed_as(graph, branch, what.idempotency_key)
-        if receipt is None:
-            handover.forget(context.instance, names.graph.name, names.source.name, what.batch)
-            raise og.errors.InvalidInput(
-                f"what was staged for batch {what.batch} is gone",
-                hint="materialize the staged tables and the commit together",
-                batch=what.batch,
-            ) from None
-        return receipt
+        return _known(graph, names, what)
     try:
         return txn.load_parts(
             batch.parts,
@@ -132,7 +131,7 @@ def publish(
     except og.errors.OmnigraphError as error:
         if not is_transient(error) and not txn.sent:
             txn.abort()
-            handover.forget(context.instance, names.graph.name, names.source.name, what.batch)
+            handover.forget(graph, names.source.name, what.batch)
         raise
 
 
@@ -150,17 +149,17 @@ def _quarantine(context: Any, names: Names, what: HandOver) -> Any:
     return folder / f"{what.fingerprint[:16]}.jsonl"
 
 
-def _told_of_batch(context: Any, names: Names, what: HandOver, receipt: "og.Receipt") -> dict[str, Any]:
+def _told_of_batch(context: Any, names: Names, what: HandOver, staged: Any, receipt: "og.Receipt") -> dict[str, Any]:
     found: dict[str, Any] = {
         "batch": what.batch,
         "fingerprint": what.fingerprint,
         "idempotency_key": what.idempotency_key,
         "files": what.files,
-        "source_bytes": what.bytes,
+        "source_bytes": what.source_bytes,
         "staging_seconds": round(what.seconds, 3),
     }
-    if what.staged is not None:
-        found["fragments"] = what.staged.fragments
+    if staged is not None:
+        found["fragments"] = staged.fragments
     if receipt.rejected:
         found["rejected_rows"] = rows_metadata(metadata.rejected_rows(receipt.rejected.to_dict()["rows"]))
         found["quarantine"] = dg.MetadataValue.path(str(_quarantine(context, names, what)))

@@ -1,67 +1,94 @@
 """What the staging step leaves for the commit step: a description of staged files, not the files.
 
-Owns where it lies (Dagster's own storage, one place a batch) and its form. Both steps of a run read the same folder; a run
-that is taken up on a machine without it finds nothing here, and stages again.
+Owns where it lies and its form. It lies beside the graph, as a note, so that the commit step finds it from whichever machine
+it runs on; where exactly, and a hash of it, the staging step tells with its results, in Dagster's event log. Bytes whose hash
+is another are not unpickled: whoever may write to the store of a graph may not make its workers run anything by that.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import dagster as dg
 
 import omnigraph as og
+from omnigraph_pipelines.settled import batch_name
 
 if TYPE_CHECKING:
     from omnigraph_pipelines.spark.staging import StagedBatch
 
+UNDER: Final = "handed-over"
+# What of it stands in the metadata of the staged tables.
+_DIGEST: Final = "handed_over"
+_TOLD: Final = ("batch", "fingerprint", "idempotency_key", "staging_id", "files", "source_bytes", "seconds", _DIGEST)
+
 
 @dataclass(frozen=True)
 class HandOver:
-    """One staged batch; or the receipt of the commit that it is in already."""
+    """One batch as its staging step left it. Nothing is ``staged`` where the graph had the batch already."""
 
     batch: str
     fingerprint: str
     idempotency_key: str
     files: int
-    bytes: int
+    source_bytes: int
     seconds: float
-    staged: StagedBatch | None = None
-    receipt: og.Receipt | None = None
+    staging_id: str | None = None
+    handed_over: str | None = None
+    run_id: str | None = None  # of the run that staged it
+
+    def to_metadata(self) -> dict[str, Any]:
+        return {name: value for name in _TOLD if (value := getattr(self, name)) is not None}
+
+
+def leave(graph: og.Graph, source: str, batch: str, staged: StagedBatch) -> str:
+    """Keep it for the commit step; returns the hash by which that knows it."""
+    data = pickle.dumps(staged)
+    graph.notes.put(_name(source, batch, staged.staging_id), data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def told(instance: dg.DagsterInstance, asset: dg.AssetKey, batch: str) -> HandOver | None:
+    """What the newest staging of a batch said, on any machine."""
+    wanted = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[batch])
+    for record in instance.fetch_materializations(wanted, limit=1).records:
+        made = record.asset_materialization
+        found = {} if made is None else {name: one.value for name, one in made.metadata.items() if name in _TOLD}
+        try:
+            return HandOver(**{"seconds": 0.0, **found}, run_id=record.run_id)  # type: ignore[arg-type]  # ours, and plain
+        except TypeError:
+            return None  # of another release
+    return None
+
+
+def take(graph: og.Graph, source: str, what: HandOver) -> StagedBatch | None:
+    """The staged batch that was left; None if it is gone, is not what was left, or is of another release."""
+    if what.staging_id is None or what.handed_over is None:
+        return None
+    data = graph.notes.get(_name(source, what.batch, what.staging_id))
+    if data is None or hashlib.sha256(data).hexdigest() != what.handed_over:
+        return None
+    try:
+        found: StagedBatch = pickle.loads(data)  # noqa: S301  # these very bytes were left by a staging step
+    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError, LookupError):
+        return None
+    return found if found.staging_id == what.staging_id else None
+
+
+def forget(graph: og.Graph, source: str, batch: str) -> None:
+    """Everything that was left of a batch: what a rival of the run has staged beside it, too."""
+    for name in graph.notes.list(f"{UNDER}/{source}/{batch_name(batch)}"):
+        graph.notes.delete(name)
+
+
+def _name(source: str, batch: str, staging_id: str) -> str:
+    return f"{UNDER}/{source}/{batch_name(batch)}/{staging_id}"
 
 
 def folder(instance: Any, *names: str) -> Path:
     """A folder of ours in the storage of an instance."""
     return Path(instance.storage_directory(), "omnigraph", *names)
-
-
-def _place(instance: Any, graph: str, source: str, batch: str) -> Path:
-    return folder(instance, graph, source) / f"{hashlib.sha256(batch.encode()).hexdigest()[:32]}.staged"
-
-
-def leave(instance: Any, graph: str, source: str, what: HandOver) -> None:
-    place = _place(instance, graph, source, what.batch)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    fresh = place.with_suffix(f".{os.getpid()}")
-    fresh.write_bytes(pickle.dumps(what))
-    os.replace(fresh, place)
-
-
-def take(instance: Any, graph: str, source: str, batch: str) -> HandOver | None:
-    """What was left for a batch; None if nothing is there, or something of another release."""
-    place = _place(instance, graph, source, batch)
-    try:
-        # As trusted as everything else that Dagster pickles into this folder.
-        found = pickle.loads(place.read_bytes())  # noqa: S301
-    except FileNotFoundError:
-        return None
-    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError, LookupError):
-        return None
-    return found if isinstance(found, HandOver) and found.batch == batch else None
-
-
-def forget(instance: Any, graph: str, source: str, batch: str) -> None:
-    _place(instance, graph, source, batch).unlink(missing_ok=True)

@@ -76,7 +76,3 @@ class Names:
     def batch_tags(self, batch: str, fingerprint: str) -> dict[str, str]:
         """Tags of the run of one batch. The partition has the batch's exact name."""
         return {**self.tags(), BATCH_TAG: _NOT_IN_TAGS.sub("_", batch)[:63], FINGERPRINT_TAG: fingerprint[:16]}
-
-
-def idempotency_key(source: str, batch: str, fingerprint: str) -> str:
-    return f"{source}/{batch}/{fingerprint}"

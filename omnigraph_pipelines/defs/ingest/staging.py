@@ -18,12 +18,13 @@ import omnigraph as og
 from omnigraph_pipelines.batches import Batch, check_complete, find_batch
 from omnigraph_pipelines.defs.ingest import checks, handover, metadata
 from omnigraph_pipelines.defs.ingest.handover import HandOver
-from omnigraph_pipelines.defs.ingest.names import Names, idempotency_key
+from omnigraph_pipelines.defs.ingest.names import Names
 from omnigraph_pipelines.defs.ingest.turns import wait_for_turn
 from omnigraph_pipelines.failures import as_outcome, rows_metadata, told_to_dagster
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.resources import Connections
 from omnigraph_pipelines.settings import CheckSettings, SourceSettings
+from omnigraph_pipelines.settled import committed_as, idempotency_key
 
 if TYPE_CHECKING:
     from omnigraph_pipelines.spark.staging import StagedBatch
@@ -165,8 +166,10 @@ class Staging:
             txn.abort()
             raise
         seconds = self.clock() - started
-        what = HandOver(batch.key, fingerprint, key, len(batch.files), batch.bytes, seconds, staged)
-        handover.leave(self.context.instance, self.names.graph.name, source.name, what)
+        digest = handover.leave(graph, source.name, batch.key, staged)
+        what = HandOver(
+            batch.key, fingerprint, key, len(batch.files), batch.bytes, round(seconds, 3), staged.staging_id, digest
+        )
         yield from self._results(what, staged, report, judged, spark)
 
     def _check_still(self, batch: Batch) -> None:
@@ -235,15 +238,7 @@ class Staging:
     def _results(
         self, what: HandOver, staged: "StagedBatch", report: "og.PartsReport", judged: list[Any], spark: Any
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        common = {
-            "batch": what.batch,
-            "fingerprint": what.fingerprint,
-            "files": what.files,
-            "source_bytes": what.bytes,
-            "seconds": round(what.seconds, 3),
-            "staging_id": staged.staging_id,
-            **(spark.facts() if hasattr(spark, "facts") else {}),
-        }
+        common = {**what.to_metadata(), **(spark.facts() if hasattr(spark, "facts") else {})}
         if report.rejected:
             common |= {
                 "rows_rejected": report.rejected,
@@ -261,21 +256,20 @@ class Staging:
         self, batch: Batch, fingerprint: str, key: str, receipt: "og.Receipt"
     ) -> Iterator[dg.MaterializeResult[Any]]:
         """The graph has this batch: nothing is read, and the commit step tells its receipt."""
-        self.context.log.info(f"batch {batch.key} is in the graph already, as commit {receipt.commit_id}")
-        what = HandOver(batch.key, fingerprint, key, len(batch.files), batch.bytes, 0.0, receipt=receipt)
-        handover.leave(self.context.instance, self.names.graph.name, self.names.source.name, what)
-        said = f"in the graph already, as commit {receipt.commit_id}"
+        said = "changes nothing in the graph" if receipt.commit_id is None else "is in the graph already"
+        said += "" if receipt.commit_id is None else f", as commit {receipt.commit_id}"
+        self.context.log.info(f"batch {batch.key} {said}")
+        what = HandOver(batch.key, fingerprint, key, len(batch.files), batch.bytes, 0.0)
         for table_key, asset in self.tables.items():
             yield dg.MaterializeResult(
                 asset_key=asset,
                 metadata={
-                    "batch": batch.key,
-                    "fingerprint": fingerprint,
+                    **what.to_metadata(),
                     "commit_id": receipt.commit_id or "nothing changed",
                     "replayed": True,
                 },
                 check_results=[
-                    dg.AssetCheckResult(passed=True, asset_key=asset, check_name=name, description=said)
+                    dg.AssetCheckResult(passed=True, asset_key=asset, check_name=name, description=f"the batch {said}")
                     for name in checks.names_of(table_key)
                 ],
                 data_version=dg.DataVersion(fingerprint[:16]),
@@ -294,12 +288,3 @@ def frames(source: SourceSettings, batch: Batch) -> Any:
         if files:
             found[table.type] = Files([one.path for one in files], table.format, table.renamed)
     return found
-
-
-def committed_as(graph: "og.Graph", branch: str, key: str) -> "og.Receipt | None":
-    """The receipt of the commit that carries a key, if there is one."""
-    txn = graph.begin(branch)
-    try:
-        return txn.replay(key)
-    finally:
-        txn.abort()
