@@ -25,6 +25,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "derive_keys": ("omnigraph.write.derive", "derive_keys"),
     "ObjectRows": ("omnigraph.write.part_task", "ObjectRows"),
     "PartsReport": ("omnigraph.write.part_check", "PartsReport"),
+    "Piece": ("omnigraph.write.part_pieces", "Piece"),
     "PartTask": ("omnigraph.write.part_task", "PartTask"),
     "Receipt": ("omnigraph.write.receipt", "Receipt"),
     "RecordRows": ("omnigraph.write.part_task", "RecordRows"),

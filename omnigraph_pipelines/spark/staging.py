@@ -17,7 +17,7 @@ import omnigraph as og
 from omnigraph_pipelines.spark import reading
 from omnigraph_pipelines.spark.session import parallelism
 from omnigraph_pipelines.spark.sources import Files, Frame, Part, Place, Records, cut, find
-from omnigraph_pipelines.spark.workers import ANSWER, SparkWorkers, answer, answers, tasks, together
+from omnigraph_pipelines.spark.workers import ANSWER, SparkExchange, SparkWorkers, answer, answers, tasks, together
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 TARGET_ROWS: Final = 1 << 20
 """Rows of a fragment, more or less: large enough to scan well, small enough to share."""
+
+PLACES: Final = ("auto", "driver", "spark")
+"""Where rows are compared."""
 
 COMMIT_S: Final = 3600.0
 """A batch that took long to stage may take long to judge; publishing itself is quick."""
@@ -87,10 +90,13 @@ def load(
     deadline_s: float = COMMIT_S,
     target_rows: int = TARGET_ROWS,
     memory_mb: int | None = None,
+    validate: str = "auto",
 ) -> og.Receipt:
     """One batch, one commit, one receipt: as ``graph.load``, with the rows staged by executors. ``frames``: by type a
-    DataFrame, a ``Frame``, ``Files`` or the path of files; or ``Records``. ``memory_mb``: what comparing keys may take in
-    this process, beyond which it is done in passes."""
+    DataFrame, a ``Frame``, ``Files`` or the path of files; or ``Records``. ``validate``: where rows are compared with one
+    another and with the graph: ``driver``, ``spark``, or ``auto``, which is here as long as the keys of a table fit
+    ``memory_mb``, and on executors beyond."""
+    check_place(validate)
     batch = stage(
         spark,
         graph,
@@ -115,6 +121,7 @@ def load(
         expect_head=expect_head,
         deadline_s=deadline_s,
         memory_mb=memory_mb,
+        validate=validate,
     )
 
 
@@ -168,8 +175,11 @@ def publish(
     expect_head: str | None = None,
     deadline_s: float = COMMIT_S,
     memory_mb: int | None = None,
+    validate: str = "auto",
 ) -> og.Receipt:
-    """Judge a staged batch as a whole and commit it. A refused batch is taken back."""
+    """Judge a staged batch as a whole and commit it. A refused batch is taken back. Without ``spark`` everything is judged
+    here, in passes where the keys of a table do not fit ``memory_mb``."""
+    exchange = exchange_of(spark, validate)
     txn = graph.begin(batch.branch, resume=batch.staging_id)
     try:
         return txn.load_parts(
@@ -186,11 +196,26 @@ def publish(
             deadline_s=deadline_s,
             rows_per_file=batch.target_rows,
             memory_mb=memory_mb,
+            exchange=exchange,
+            exchange_always=validate == "spark",
         )
     except og.errors.OmnigraphError:
         if not txn.sent:
             txn.abort()
         raise
+
+
+def check_place(validate: str) -> None:
+    if validate not in PLACES:
+        raise og.errors.InvalidInput(f"validate is one of {', '.join(PLACES)}, got {validate!r}")
+
+
+def exchange_of(spark: SparkSession | None, validate: str) -> SparkExchange | None:
+    """Who brings equal keys together; None where that is done here."""
+    check_place(validate)
+    if validate == "spark" and spark is None:
+        raise og.errors.InvalidInput("validate='spark' needs a session", hint="pass spark=..., or validate='driver'")
+    return None if spark is None or validate == "driver" else SparkExchange(spark)
 
 
 # --- the plan -----------------------------------------------------------------------------------------------------------

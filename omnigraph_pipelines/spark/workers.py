@@ -1,17 +1,20 @@
 """Functions on many items, run as tasks of one Spark job.
 
-Owns the one way in which this package sends work to executors: a DataFrame of item numbers, one a partition, and a
-function over Arrow batches. So it works through Connect as well, and a job is one action: nothing runs twice but what
-Spark itself repeats. Answers come back as bytes of our own tasks.
+Owns the two ways in which this package sends work to executors: a DataFrame of items, one a partition, and a function over
+Arrow batches; and the same with a shuffle behind it, where what tasks found is brought together by shares. So it works
+through Connect as well, and a job is one action: nothing runs twice but what Spark itself repeats. Answers come back as
+bytes of our own tasks.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import omnigraph as og
+from omnigraph_pipelines.spark.session import parallelism
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+ITEM = "place bigint, item binary"
 ANSWER = "place bigint, answer binary"
+PIECE = "share bigint, piece binary"
 
 
 class SparkWorkers:
@@ -36,29 +41,107 @@ class SparkWorkers:
         return answers(tasks(self._spark, function, items))
 
 
+class SparkExchange:
+    """Brings the pieces of a share together in a task that judges it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    @property
+    def side_by_side(self) -> int:
+        return parallelism(self._spark)
+
+    def run(
+        self,
+        spread: Callable[[Any, int | None], Iterator[og.Piece]],
+        items: Sequence[Any],
+        judge: Callable[[int, Iterable[og.Piece]], R],
+        shares: int,
+    ) -> list[R]:
+        """What ``judge`` says of each share that has rows, in the order of the shares."""
+        if not items:
+            return []
+        pieces = _apart(self._spark, items).mapInArrow(_spreading(spread), PIECE)
+        judged = pieces.repartitionById(shares, pieces.share.cast("int")).mapInArrow(_judging(judge), ANSWER)
+        return answers(judged)
+
+
 def tasks(spark: SparkSession, function: Callable[[T], R], items: Sequence[T]) -> DataFrame:
     """The work as a DataFrame of answers; nothing runs before somebody collects it."""
-    held = list(items)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_numpy().tolist():
-                yield answer(number, function, held[number])
+        for place, item in _items(batches):
+            yield answer(place, function, item)
 
-    return spark.range(0, len(held), 1, len(held)).mapInArrow(run, ANSWER)
+    return _apart(spark, items).mapInArrow(run, ANSWER)
+
+
+def _apart(spark: SparkSession, items: Sequence[Any]) -> DataFrame:
+    """Each item in a partition of its own, so that a task is sent its own item and no other."""
+    rows = [(place, bytearray(pickle.dumps(item))) for place, item in enumerate(items)]
+    frame = spark.createDataFrame(rows, ITEM)
+    return frame.repartitionById(len(rows), frame.place.cast("int"))
+
+
+def _items(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
+    for batch in batches:
+        for place, item in _rows(batch):
+            yield place, pickle.loads(item)  # noqa: S301 - made by the driver that sent the task
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
+    numbers, data = batch.columns
+    for i in range(batch.num_rows):
+        yield numbers[i].as_py(), data[i].as_py()
+
+
+# An error of ours travels as a piece, and whoever gets it passes it on. No piece begins like this.
+_ERROR: Final = b"!"
+
+
+def _spreading(spread: Callable[[Any, int | None], Iterator[og.Piece]]) -> Callable[[Any], Iterator[Any]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _, item in _items(batches):
+            try:
+                for piece in spread(item, None):
+                    yield _row(PIECE, piece.share, piece.to_bytes())
+            except og.errors.OmnigraphError as error:
+                yield _row(PIECE, 0, _ERROR + pickle.dumps(error))
+
+    return run
+
+
+def _judging(judge: Callable[[int, Iterable[og.Piece]], Any]) -> Callable[[Any], Iterator[Any]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held: dict[int, list[og.Piece]] = {}
+        for batch in batches:
+            for share, data in _rows(batch):
+                if data.startswith(_ERROR):
+                    yield _row(ANSWER, share, data[len(_ERROR) :])
+                    return
+                held.setdefault(share, []).append(og.Piece.from_bytes(share, data))
+        for share in sorted(held):
+            yield answer(share, partial(judge, share), held.pop(share))
+
+    return run
 
 
 def answer(place: int, function: Callable[[T], R], item: T) -> pa.RecordBatch:
     """What a task sends back: the result, or the error of ours that it ended with. Other errors are Spark's to repeat."""
-    import pyarrow as pa
-
     found: Any
     try:
         found = function(item)
     except og.errors.OmnigraphError as error:
         found = error
-    columns: list[pa.Array[Any]] = [pa.array([place], pa.int64()), pa.array([pickle.dumps(found)], pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, names=["place", "answer"])
+    return _row(ANSWER, place, pickle.dumps(found))
+
+
+def _row(schema: str, number: int, data: bytes) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    names = [column.split()[0] for column in schema.split(", ")]
+    columns: list[pa.Array[Any]] = [pa.array([number], pa.int64()), pa.array([data], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def answers(frame: DataFrame) -> list[Any]:

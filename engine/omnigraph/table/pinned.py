@@ -211,13 +211,15 @@ class PinnedTable:
         batch_size: int | None = None,
         *,
         with_row_address: bool = False,
+        fragments: list[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """All rows that pass ``filter``, in storage order. ``filter`` is a predicate or a pyarrow expression."""
+        """All rows that pass ``filter``, in storage order. ``filter`` is a predicate or a pyarrow expression. ``fragments``:
+        only theirs."""
         if self.rows == 0:
             return
         handle = self.handle
         names = list(columns) if columns is not None else list(self.schema.names)
-        options: dict[str, Any] = {"with_row_address": with_row_address}
+        options: dict[str, Any] = {"with_row_address": with_row_address, "fragments": fragments}
         if batch_size is not None:
             options["batch_size"] = batch_size
         with reading(handle, self._meter, m.DATA, f"scan {self.ref.relative}"):

@@ -72,6 +72,15 @@ class Rewritten:
     given_ids: list[pa.Array[Any]] = field(default_factory=list)
     deleted: KeySet | None = None
     deleted_ids: pa.Array[Any] | None = None
+    again: list[tuple[RowIndex, RowIndex]] = field(default_factory=list)  # rows whose id came before, and where first
+
+    def first_of(self, row: int) -> int:
+        """The first row with the id of this one."""
+        for later, first in self.again:
+            at = int(np.searchsorted(later, row))
+            if at < len(later) and later[at] == row:
+                return int(first[at])
+        return row
 
     @property
     def given(self) -> KeySet:
@@ -112,6 +121,7 @@ class IdRule:
             self._rewritten.given_ids.append(ids)
         again = firsts != mine
         if again.any():
+            self._rewritten.again.append((mine[again], firsts[again]))
             yield self._duplicates(block, mine[again], firsts[again])
 
     def _duplicates(self, block: Block, later: RowIndex, first: RowIndex) -> Finding:
@@ -175,7 +185,7 @@ class UniqueRule:
             columns = [column.take(positions(rows)) for column in columns]
         if not len(columns[0]):
             return
-        if not all(_keyable(self._type, name) for name in self._group):
+        if not all(is_keyable(self._type, name) for name in self._group):
             at = np.arange(block.batch.num_rows, dtype=np.int64) if rows is None else rows
             yield self._unkeyable(block, at + block.first_row)
             return
@@ -261,8 +271,8 @@ class UniqueRule:
         held = rewritten.given.find(committed_id)
         if held[0] < 0:
             return False
-        row = rewritten.given_rows.rows_at(held)[0]
-        return bool(row == self._keyed.rows_at(np.array([position], dtype=np.int64))[0])
+        mine = int(self._keyed.rows_at(np.array([position], dtype=np.int64))[0])
+        return rewritten.first_of(mine) == int(rewritten.given_rows.rows_at(held)[0])
 
     def _matches(
         self, view: PinnedView, values: pa.Array[Any] | None, columns: list[str], gone: Sequence[KeySet | None] = ()
@@ -304,7 +314,7 @@ def _any_null(batch: pa.RecordBatch) -> bool:
     return any(column.null_count for column in batch.columns)
 
 
-def _keyable(declared: TableType, name: str) -> bool:
+def is_keyable(declared: TableType, name: str) -> bool:
     if isinstance(declared, EdgeType) and name in ENDS:
         return True
     kind: PropType = declared.property(name).type

@@ -44,7 +44,15 @@ _HALF: Final = np.uint64(32)
 _SHIFT: Final = np.uint64(29)
 # One a word of a key, so that no two words of it can change places unseen.
 _LANE: Final = 1024
-_LANES: Final = np.frombuffer(secrets.token_bytes(2 * _LANE * 8), dtype=np.uint64).reshape(2, _LANE) | np.uint64(1)
+
+
+def lanes_of(seed: bytes) -> npt.NDArray[np.uint64]:
+    """Numbers to mix digests with: the same in every process that is given the seed."""
+    drawn = hashlib.shake_256(seed).digest(2 * _LANE * 8)
+    return np.frombuffer(drawn, dtype=np.uint64).reshape(2, _LANE) | np.uint64(1)
+
+
+_LANES: Final = lanes_of(secrets.token_bytes(32))
 _TAIL_FILL: Final = np.array(
     [0xFFFFFFFFFFFFFFFF if k == 0 else (0xFFFFFFFFFFFFFFFF << (8 * k)) & 0xFFFFFFFFFFFFFFFF for k in range(9)],
     dtype=np.uint64,
@@ -197,16 +205,16 @@ class KeySet:
         return same
 
 
-def digest_words(columns: Sequence[Words]) -> Words:
+def digest_words(columns: Sequence[Words], lanes_: npt.NDArray[np.uint64] = _LANES) -> Words:
     """Two words for each key. Padding adds nothing, so that a key's digest does not depend on its neighbours."""
     lanes = []
     for lane in range(2):
         mixed = np.zeros(len(columns[0][0]), dtype=np.uint64)
         for c, column in enumerate(columns):
             for i, word in enumerate(column):
-                x = ~word * _LANES[lane, (c * 16 + i) % _LANE]
+                x = ~word * lanes_[lane, (c * 16 + i) % _LANE]
                 x ^= x >> _HALF
-                x *= _LANES[lane, (c * 16 + i + _LANE // 2) % _LANE]
+                x *= lanes_[lane, (c * 16 + i + _LANE // 2) % _LANE]
                 x ^= x >> _SHIFT
                 mixed += x
         lanes.append(mixed)

@@ -38,6 +38,14 @@ class AdoptedIds:
         """Only which rows they are: for rules that look at no id."""
         return AdoptedIds(tuple((rows, None) for rows, _ in self.shares))
 
+    def between(self, first: int, last: int) -> AdoptedIds:
+        """Only those of the rows from ``first`` to before ``last``."""
+        found = []
+        for rows, ids in self.shares:
+            low, high = np.searchsorted(rows, [first, last])
+            found.append((rows[low:high], None if ids is None else ids.slice(int(low), int(high - low))))
+        return AdoptedIds(tuple(found))
+
     def put_into(self, block: Block) -> Block:
         first, count = block.first_row, block.batch.num_rows
         found: list[RowIndex] = []

@@ -14,9 +14,11 @@ from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.meter import Meter
 from omnigraph.write.load import LoadOptions
 from omnigraph.write.part import StagedPart
+from omnigraph.write.part_checks import Room
 from omnigraph.write.part_input import PartInput
-from omnigraph.write.part_judge import held_changes, judge_parts
-from omnigraph.write.quarantine import BadRowsMax, Sifted, sift, too_many
+from omnigraph.write.part_pieces import Exchange
+from omnigraph.write.part_verdict import Judges
+from omnigraph.write.quarantine import BadRowsMax, Sifted, too_many
 from omnigraph.write.rejects import Rejected
 from omnigraph.write.staged import StagingTxn
 from omnigraph.write.validate import Verdict
@@ -58,38 +60,31 @@ def check_parts(
     mode: str,
     on_bad_row: str = "fail",
     bad_rows_max: int | float | None = None,
+    memory_mb: int | None = None,
+    exchange: Exchange | None = None,
+    exchange_always: bool = False,
 ) -> PartsReport:
     """Judge staged parts against the branch as it is now, as ``load_parts`` with the same arguments would. Writes nothing."""
     options = LoadOptions(mode=mode, branch=txn.branch, on_bad_row=on_bad_row, bad_rows_max=bad_rows_max)
     options.check()
     engine, meter = txn._engine, Meter()
-    catalog = txn.task(mode).catalog
+    task = txn.task(mode)
+    catalog = task.catalog
     sets_aside = on_bad_row == "quarantine"
     given = PartInput(parts, [catalog.type(_bare(name)).table_key for name in types], catalog, set_aside=sets_aside)
     held = read_current(engine, txn.branch, meter=meter)
     view = Txn(engine, txn.branch, held, Deadline(engine.clock, _CHECK_S), meter)
+    judges = Judges(Room.of(memory_mb), exchange, exchange_always)
     if not sets_aside:
-        return _report(given, judge_parts(given, view, options.checked_mode).verdict, ())
-    verdict, rejected = _sifted(given, view, options)
-    bound = BadRowsMax(bad_rows_max)
-    error = too_many(Sifted((), rejected, Verdict()), given.records, bound)
-    return _report(given, verdict, rejected, allowed=error is None)
+        return _report(given, judges.judge(given, view, task, options.checked_mode).verdict, ())
+    found = judges.sort(given, view, task, options.checked_mode)
+    rejected = tuple(sorted([*given.rejected, *found.rejected], key=lambda one: one.order))
+    error = too_many(Sifted((), rejected, Verdict()), given.records, BadRowsMax(bad_rows_max))
+    return _report(given, found.verdict, rejected, allowed=error is None)
 
 
 def _bare(name: str) -> str:
     return name.partition(":")[2] if name.startswith(("node:", "edge:")) else name
-
-
-def _sifted(given: PartInput, view: Txn, options: LoadOptions) -> tuple[Verdict, tuple[Rejected, ...]]:
-    """The verdict on what would stay, and every row that would leave."""
-    mode = options.checked_mode
-    verdict = judge_parts(given, view, mode).verdict
-    if verdict.ok:
-        return verdict, tuple(given.rejected)
-    changes = held_changes(given, view, mode)
-    sifted = sift(changes, given.catalog, view, limits=view.engine.limits, record=lambda _, __: None, values=False)
-    every = sorted([*given.rejected, *sifted.rejected], key=lambda one: one.order)
-    return sifted.verdict, tuple(every)
 
 
 def _report(given: PartInput, verdict: Verdict, rejected: Sequence[Rejected], *, allowed: bool = True) -> PartsReport:

@@ -52,6 +52,10 @@ class Room:
     def of(cls, memory_mb: float | None) -> Room:
         return cls(max(1, int((memory_mb or MEMORY_MB) * (1 << 20)) // ROW_BYTES))
 
+    @property
+    def memory_mb(self) -> float:
+        return self.rows * ROW_BYTES / (1 << 20)
+
     def is_plain(self, rows: int) -> bool:
         return rows <= min(self.rows, PLAIN_ROWS)
 

@@ -7,18 +7,21 @@ staged and comes in as a log, unless ``values`` says that it was not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
 
 from omnigraph.commit.txn import Txn
 from omnigraph.schema import table_schema
 from omnigraph.schema.catalog import EdgeType, TableType
 from omnigraph.write.adopt import adopt_ids, identifying_group
 from omnigraph.write.blocks import Block
-from omnigraph.write.changes import Mode, RecordingView, TypeChange
+from omnigraph.write.changes import Mode, PinnedView, RecordingView, TypeChange
 from omnigraph.write.committed import is_scanned
 from omnigraph.write.edge_rules import CardinalityRule, Loose, unresolved_ends
 from omnigraph.write.key_rules import KeyedRows, UniqueRule, unique_groups
@@ -29,6 +32,8 @@ from omnigraph.write.rejects import Finding
 from omnigraph.write.rows import ENDS
 from omnigraph.write.validate import Conflicts, Evaluation, Judged, TableChecks, Verdict, judged
 from omnigraph.write.violations import ViolationLog
+
+Addresses = npt.NDArray[np.uint64]
 
 _SEARCH_THREADS: Final = 2
 _THREADS_FROM_ROWS: Final = 1 << 14
@@ -42,6 +47,7 @@ class Judgement:
     verdict: Verdict
     ids: dict[str, KeyedRows] = field(default_factory=dict)
     adopted: dict[str, AdoptedIds] = field(default_factory=dict)
+    addresses: Mapping[str, Addresses] | None = None  # of the rows that are replaced, where they were looked up already
 
 
 def judge_parts(given: PartInput, txn: Txn, mode: Mode, room: Room | None = None, *, values: bool = False) -> Judgement:
@@ -52,6 +58,21 @@ def judge_parts(given: PartInput, txn: Txn, mode: Mode, room: Room | None = None
 def held_changes(given: PartInput, txn: Txn, mode: Mode) -> list[TypeChange]:
     """Staged parts as a change set that holds their key columns: for finding out which rows have to go."""
     return [adopt_ids(given.change(txn, key, mode), txn) for key in given.shares]
+
+
+def adopt_in_passes(given: PartInput, txn: Txn, mode: Mode, room: Room, view: PinnedView) -> dict[str, AdoptedIds]:
+    """Committed ids that edges of a merge take over, by table."""
+    found = {}
+    for key in given.shares:
+        declared = given.catalog.by_table_key(key)
+        group = identifying_group(declared) if isinstance(declared, EdgeType) else None
+        if group is None or mode != "merge" or given.minted(key) is False:
+            continue
+        rows = given.rows(key)
+        names = list(dict.fromkeys(("id", *group)))
+        shares = [adopt(key, group, given.blocks(txn, key, names), view, one, rows) for one in room.passes(rows)]
+        found[key] = AdoptedIds(tuple(shares))
+    return found
 
 
 class _Judging:

@@ -22,30 +22,22 @@ from omnigraph.core import progress
 from omnigraph.core.errors import InvalidInput, ReadSetChanged
 from omnigraph.core.meter import Meter
 from omnigraph.table import staged as fragments_
-from omnigraph.write.changes import RowIndex, TypeChange
+from omnigraph.write.changes import RowIndex
 from omnigraph.write.load import LoadOptions, receipt
 from omnigraph.write.part import Threads, Workers
-from omnigraph.write.part_checks import Room
-from omnigraph.write.part_input import ROW, PartInput
-from omnigraph.write.part_judge import Judgement, held_changes, judge_parts
-from omnigraph.write.part_merge import PartMerge, Replacing, located, located_changes
+from omnigraph.write.part_input import PartInput
+from omnigraph.write.part_judge import Judgement
+from omnigraph.write.part_merge import PartMerge, located
 from omnigraph.write.part_rewrite import Pack, Rewrite, RewrittenRows, pack, packs, rewrite
-from omnigraph.write.part_task import PartTask, describe
-from omnigraph.write.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, sift, too_many, write_quarantine
+from omnigraph.write.part_task import PartTask, at_pins, describe
+from omnigraph.write.part_verdict import Judges, Sorted
+from omnigraph.write.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, too_many, write_quarantine
 from omnigraph.write.receipt import Receipt, RejectedRows, TableChange
 from omnigraph.write.rejects import Rejected
 from omnigraph.write.staging import StagedFragments
 from omnigraph.write.validate import Verdict
 
 _PACKED_HERE_ROWS: Final = 200_000  # so few rows are packed before a job has started
-
-
-@dataclass(frozen=True)
-class RowRef:
-    """Stands for the record of a staged row until the row is read."""
-
-    key: str
-    row: int
 
 
 @dataclass
@@ -60,7 +52,7 @@ class PartLoad:
     schema_hash: str
     workers: Workers
     note: Callable[[StagedFragments], None]  # puts files into the staging record
-    room: Room = field(default_factory=lambda: Room.of(None))
+    judges: Judges = field(default_factory=Judges)
     sent: bool = False
     written: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
@@ -150,14 +142,15 @@ class PartLoad:
         self.drop_written()
         if self.options.mode == "merge":
             return self._merge(txn)
-        dropped, reads = self._judge(txn)
+        found = self._judge(txn)
+        dropped = _by_table(found.rejected)
         fragments = self._rewritten(txn, dropped)
         actions = []
         for key in sorted(self.given.keys):
             action = self._action(txn, key, fragments[key])
             if action is not None:
                 actions.append(action)
-        return self._prepared(actions, reads, revalidate=not dropped)
+        return self._prepared(actions, found.verdict.reads, revalidate=not dropped)
 
     def _prepared(self, actions: list[Action], reads: frozenset[str], *, revalidate: bool) -> Prepared | None:
         if not actions:
@@ -188,7 +181,7 @@ class PartLoad:
         return self._judgement(txn).verdict.ok
 
     def _judgement(self, txn: Txn) -> Judgement:
-        return judge_parts(self.given, txn, self.options.checked_mode, self.room)
+        return self.judges.judge(self.given, txn, self.task, self.options.checked_mode)
 
     # --- judgement ---------------------------------------------------------------------------------------------------------
 
@@ -196,31 +189,18 @@ class PartLoad:
     def _sets_aside(self) -> bool:
         return self.options.on_bad_row == "quarantine"
 
-    def _judge(self, txn: Txn) -> tuple[dict[str, list[Rejected]], frozenset[str]]:
-        """Rows that have to leave, by table; raises if the batch cannot be loaded."""
-        verdict = self._judgement(txn).verdict
+    def _judge(self, txn: Txn) -> Sorted:
+        """Rows that have to leave, and what the others replace; raises if the batch cannot be loaded."""
         if not self._sets_aside:
-            verdict.raise_if_bad()
-            return {}, verdict.reads
-        if verdict.ok:
-            self._check_bad_rows(self.given.rejected, ())
+            judgement = self._judgement(txn)
+            judgement.verdict.raise_if_bad()
+            return Sorted((), judgement.verdict, partial(located, txn, self.given, judgement))
+        found = self.judges.sort(self.given, txn, self.task, self.options.checked_mode)
+        found.verdict.raise_if_bad()
+        self._check_bad_rows(self.given.rejected, found.rejected)
+        if not found.rejected:
             self.rejected = tuple(self.given.rejected)
-            return {}, verdict.reads
-        sifted = self._sift(txn, held_changes(self.given, txn, self.options.checked_mode))
-        return _by_table(sifted.rejected), sifted.verdict.reads
-
-    def _sift(self, txn: Txn, changes: Iterable[TypeChange]) -> Sifted:
-        sifted = sift(
-            changes,
-            self.given.catalog,
-            txn,
-            limits=self.engine.limits,
-            record=_row_ref,
-            values=False,
-        )
-        sifted.verdict.raise_if_bad()
-        self._check_bad_rows(self.given.rejected, sifted.rejected)
-        return sifted
+        return found
 
     def _check_bad_rows(self, earlier: list[Rejected], later: tuple[Rejected, ...]) -> None:
         every = tuple(sorted([*earlier, *later], key=lambda one: one.order))
@@ -318,29 +298,14 @@ class PartLoad:
     # --- merge ---------------------------------------------------------------------------------------------------------------
 
     def _merge(self, txn: Txn) -> Prepared | None:
-        judgement = self._judgement(txn)
-        verdict = judgement.verdict
-        dropped: dict[str, list[Rejected]] = {}
-        replacing: Callable[[str], Replacing]
-        if not self._sets_aside:
-            verdict.raise_if_bad()
-        if verdict.ok:
-            if self._sets_aside:
-                self._check_bad_rows(self.given.rejected, ())
-                self.rejected = tuple(self.given.rejected)
-            replacing = partial(located, txn, self.given, judgement)
-        else:
-            # Which rows go is found by holding the key columns of all.
-            sifted = self._sift(txn, held_changes(self.given, txn, self.options.checked_mode))
-            dropped, verdict = _by_table(sifted.rejected), sifted.verdict
-            kept = {change.table_key: change for change in sifted.changes}
-            replacing = partial(located_changes, txn, self.given, kept)
+        found = self._judge(txn)
+        dropped = _by_table(found.rejected)
         merge = PartMerge(txn, at_pins(self.task, txn, self.given.keys), self.workers, self)
-        actions = merge.actions(replacing, dropped)
+        actions = merge.actions(found.replacing, dropped)
         self.unchanged = merge.unchanged
         if dropped:
             self.note_rejected(dropped, merge.records)
-        return self._prepared(actions, verdict.reads, revalidate=not dropped)
+        return self._prepared(actions, found.verdict.reads, revalidate=not dropped)
 
 
 class Rewrites:
@@ -357,19 +322,6 @@ class Rewrites:
 
     def with_first_rows(self) -> list[tuple[Rewrite, int]]:
         return self._items
-
-
-def at_pins(task: PartTask, txn: Txn, keys: Iterable[str]) -> PartTask:
-    """The task with its tables at the pins of a transaction."""
-    targets = dict(task.targets)
-    for key in keys:
-        pin = txn.pin(key)
-        targets[key] = replace(targets[key], location=pin.location, ref=pin.ref, pin=pin.version)
-    return replace(task, targets=targets)
-
-
-def _row_ref(change: TypeChange, row: int) -> RowRef:
-    return RowRef(change.table_key, int(change.rows.column(ROW)[row].as_py()))
 
 
 def _by_table(rejected: Iterable[Rejected]) -> dict[str, list[Rejected]]:

@@ -28,6 +28,7 @@ from omnigraph.write.part import Workers
 from omnigraph.write.part_input import ROW, PartInput
 from omnigraph.write.part_judge import Judgement
 from omnigraph.write.part_rewrite import Addresses, Rewrite, RewrittenRows, removals, remove, rewrite
+from omnigraph.write.part_shared import NOWHERE
 from omnigraph.write.part_task import PartTask
 from omnigraph.write.receipt import TableChange
 from omnigraph.write.rejects import Rejected
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 pc: Any = pyarrow.compute
 
 _LOCATED_AT_ONCE: Final = 1 << 20
-NOWHERE: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,9 @@ class Replacing:
 
 def located(txn: Txn, given: PartInput, judgement: Judgement, key: str) -> Replacing:
     """What the rows of a judged batch replace."""
+    if judgement.addresses is not None:
+        known = judgement.addresses.get(key)
+        return Replacing() if known is None else Replacing(known, _adopting(given.rows(key), judgement, key))
     committed, ids = txn.pin(key).rows, judgement.ids[key]
     if not committed or not len(ids.keys):
         return Replacing()

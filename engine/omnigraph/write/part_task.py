@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import IO, Any, Final, Literal
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,9 @@ from omnigraph.write.tables import Reading, TableReader, read_json_texts, read_t
 from omnigraph.write.value_rules import ValueRules
 from omnigraph.write.violations import ViolationLog
 from omnigraph.write.wording import Wording
+
+if TYPE_CHECKING:
+    from omnigraph.commit.txn import Txn
 
 ROWS_PER_FILE: Final = 1 << 20
 # Records mix their types, so the rows of a type wait here until they are worth a fragment.
@@ -339,6 +342,15 @@ class _Drawn:
         except Exception as error:
             self.error = error
             raise
+
+
+def at_pins(task: PartTask, txn: Txn, keys: Iterable[str]) -> PartTask:
+    """The task with its tables at the pins of a transaction."""
+    targets = dict(task.targets)
+    for key in keys:
+        pin = txn.pin(key)
+        targets[key] = replace(targets[key], location=pin.location, ref=pin.ref, pin=pin.version)
+    return replace(task, targets=targets)
 
 
 def describe(task: PartTask, key: str, fragments: Sequence[Mapping[str, Any]]) -> StagedFragments:

@@ -41,6 +41,7 @@ from omnigraph.write.streamed_load import as_declared, judge_staged
 from omnigraph.write.validate import Verdict, validate
 
 if TYPE_CHECKING:
+    from omnigraph.write.part_pieces import Exchange
     from omnigraph.write.part_task import PartTask
 
 Staged = StagedFragments | Sequence[StagedFragments]
@@ -230,15 +231,18 @@ class StagingTxn:
         deadline_s: float = 60,
         rows_per_file: int | None = None,
         memory_mb: int | None = None,
+        exchange: Exchange | None = None,
+        exchange_always: bool = False,
         progress: Listener | None = None,
     ) -> Receipt:
         """Commit a batch that was staged in parts. ``types``: what it names, with rows or without. ``workers`` do what
-        touches every row. ``memory_mb``: for comparing keys, beyond which that is done in passes; 30 bytes or so for each
-        row with an id of its own are needed besides. Where it fails with ``sent`` still false, an abort takes everything
-        back."""
+        touches every row. ``memory_mb``: for comparing the keys of a table here, beyond which (or always) ``exchange`` brings
+        equal keys together elsewhere; without one that is done in passes, and 30 bytes or so for each row with an id of its
+        own are needed besides. Where it fails with ``sent`` still false, an abort takes everything back."""
         from omnigraph.write.part_checks import Room
         from omnigraph.write.part_input import PartInput
         from omnigraph.write.part_load import PartLoad
+        from omnigraph.write.part_verdict import Judges
 
         options = LoadOptions(
             mode=mode,
@@ -263,9 +267,9 @@ class StagingTxn:
         task = self.task(mode, rows_per_file=rows_per_file)
         keys = [self._key(name) for name in types]
         given = PartInput(parts, keys, task.catalog, set_aside=on_bad_row == "quarantine")
-        room = Room.of(memory_mb)
+        judges = Judges(Room.of(memory_mb), exchange, exchange_always)
         load = PartLoad(
-            self._engine, options, given, task, self._record.schema_hash, workers or Threads(), self.add, room
+            self._engine, options, given, task, self._record.schema_hash, workers or Threads(), self.add, judges
         )
         try:
             with operating("load", self._engine.uri, writes=True, listener=progress, clock=self._engine.clock):

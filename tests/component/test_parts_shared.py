@@ -1,0 +1,134 @@
+"""A batch judged by shares of its keys is the batch judged as a whole: the same complaints, the same rest, the same graph."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+
+import omnigraph as og
+from omnigraph.write import part_checks, part_share, part_shared, part_verdict
+from omnigraph.write.part_pieces import Piece, Tag
+from tests.component import test_parts as parts
+from tests.component.test_parts import LOADS, SCHEMA, STEPS, content, outcome, tables
+
+EXAMPLES = max(settings().max_examples // 2, 1)
+
+# Sources need an edge, and edges have identities of their own and tuples.
+TIGHT = SCHEMA.replace("@card(0..3)", "@card(1..2)").replace("since: Date?", "since: Date? @unique(src, dst)")
+
+
+class Wire:
+    """As executors do it: what is run is pickled, pieces travel as bytes, and come in any order."""
+
+    side_by_side = 3
+
+    def __init__(self) -> None:
+        self.rounds = 0
+
+    def run(
+        self,
+        spread: Callable[[Any, int | None], Iterator[Piece]],
+        items: Sequence[Any],
+        judge: Callable[[int, Iterable[Piece]], Any],
+        shares: int,
+    ) -> list[Any]:
+        self.rounds += 1
+        sent: dict[int, list[bytes]] = defaultdict(list)
+        for item in pickle.loads(pickle.dumps(list(items))):
+            for piece in pickle.loads(pickle.dumps(spread))(item, None):
+                sent[piece.share].append(piece.to_bytes())
+        judge = pickle.loads(pickle.dumps(judge))
+        return [
+            pickle.loads(pickle.dumps(judge(share, [Piece.from_bytes(share, one) for one in reversed(sent[share])])))
+            for share in sorted(sent)
+        ]
+
+
+@pytest.fixture
+def stage_by_wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    """Every staged load of these tests goes through the exchange."""
+    wire = Wire()
+    by_wire(monkeypatch, wire)
+    return wire
+
+
+def by_wire(patch: pytest.MonkeyPatch, exchange: Any) -> None:
+    from omnigraph.write.staged import StagingTxn
+
+    load, check = StagingTxn.load_parts, og.check_parts
+    chosen = {"exchange": exchange, "exchange_always": True}
+    patch.setattr(StagingTxn, "load_parts", lambda *args, **options: load(*args, **options, **chosen))
+    patch.setattr(og, "check_parts", lambda *args, **options: check(*args, **options, **chosen))
+
+
+@settings(deadline=None, max_examples=EXAMPLES, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(loads=LOADS)
+@pytest.mark.parametrize("schema", [SCHEMA, TIGHT])
+def test_random_batches_come_out_the_same(schema: str, loads: list[Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        by_wire(patch, Wire())
+        parts.same_through_both_doors(schema, loads, 2)
+
+
+def few_rows_at_once(patch: pytest.MonkeyPatch, rows: int) -> None:
+    """As if the memory were full after so many rows."""
+    bytes_ = (part_checks.MEMORY_MB << 20) // rows
+    for module, name in (
+        (part_checks, "ROW_BYTES"),
+        (part_shared, "STAGED_ROW_BYTES"),
+        (part_shared, "COMMITTED_ROW_BYTES"),
+    ):
+        patch.setattr(module, name, bytes_)
+
+
+@settings(deadline=None, max_examples=EXAMPLES, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(loads=LOADS.map(lambda loads: [(rows, mode, "quarantine") for rows, mode, _ in loads]))
+def test_rows_are_set_aside_in_passes_as_they_are_where_all_keys_are_held(loads: list[Any]) -> None:
+    """Neither the keys of the batch nor an exchange: what falls because of other rows is found share by share."""
+    sort = part_verdict._sort_held
+
+    def held(given: Any, *args: Any) -> Any:
+        assert not any(given.rows(key) for key in given.shares)
+        return sort(given, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        few_rows_at_once(patch, 3)
+        patch.setattr(part_checks, "PLAIN_ROWS", 0)
+        patch.setattr(part_verdict, "_sort_held", held)
+        parts.same_through_both_doors(TIGHT, loads, 2)
+
+
+def test_passes_hold_one_share_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+    judge = part_share.JudgeShare.__call__
+
+    def noted(self: Any, share: int, pieces: Iterable[Piece]) -> Any:
+        pieces = list(pieces)
+        held.append(sum(piece.rows.num_rows for piece in pieces if piece.tag == Tag("node:Person", "staged", "ids")))
+        return judge(self, share, pieces)
+
+    monkeypatch.setattr(part_share.JudgeShare, "__call__", noted)
+    rows = [{"name": f"p{n}", "age": 1, "city": None, "mail": f"m{n // 2}" if n < 4 else None} for n in range(400)]
+    with og.init(tmp_path / "a", SCHEMA) as graph:
+        few_rows_at_once(monkeypatch, 40)
+        receipt = parts.stage(graph, tables({"Person": rows}), "append", 100, on_bad_row="quarantine")
+        assert (receipt.rejected.total, graph.snapshot().count("Person")) == (4, 396)
+    assert sum(held) > 400 and max(held) < 100
+
+
+def test_every_rule_about_several_rows(tmp_path: Path, stage_by_wire: Wire) -> None:
+    schema = SCHEMA.replace("@card(0..3)", "@card(1..2)")
+    with og.init(tmp_path / "a", schema) as one, og.init(tmp_path / "b", schema) as other:
+        for mode, rows, said in STEPS:
+            mine = outcome(lambda: parts.stage(one, tables(rows), mode, 2))  # noqa: B023
+            assert mine == outcome(lambda: other.load(tables(rows), mode=mode))  # noqa: B023
+            assert (said in mine[1]) if said else not isinstance(mine[0], str), mine
+            assert content(one) == content(other)
+        assert one.verify(deep=True).ok
+    assert stage_by_wire.rounds >= len(STEPS)
