@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 
 import omnigraph as og
 from omnigraph.write import part_checks, part_share, part_shared, part_verdict
+from omnigraph.write.part import Split
 from omnigraph.write.part_pieces import Piece, Tag
+from omnigraph.write.part_task import TableRows
 from tests.component import test_parts as parts
 from tests.component.test_parts import LOADS, SCHEMA, STEPS, content, outcome, tables
 
@@ -30,6 +33,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.rounds = 0
+        self.bytes = 0  # that pass through the process that commits: what it sends out, and what it gets back
 
     def run(
         self,
@@ -44,10 +48,12 @@ class Wire:
             for piece in pickle.loads(pickle.dumps(spread))(item, None):
                 sent[piece.share].append(piece.to_bytes())
         judge = pickle.loads(pickle.dumps(judge))
-        return [
-            pickle.loads(pickle.dumps(judge(share, [Piece.from_bytes(share, one) for one in reversed(sent[share])])))
+        answers = [
+            pickle.dumps(judge(share, [Piece.from_bytes(share, one) for one in reversed(sent[share])]))
             for share in sorted(sent)
         ]
+        self.bytes += len(pickle.dumps((spread, judge, list(items)))) + sum(map(len, answers))
+        return [pickle.loads(answer) for answer in answers]
 
 
 @pytest.fixture
@@ -132,3 +138,38 @@ def test_every_rule_about_several_rows(tmp_path: Path, stage_by_wire: Wire) -> N
             assert content(one) == content(other)
         assert one.verify(deep=True).ok
     assert stage_by_wire.rounds >= len(STEPS)
+
+
+def test_what_a_commit_handles_depends_on_fragments_and_not_on_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four fragments with 100 rows or with 10,000 each: as many requests, as many bytes written, as much said."""
+    found = []
+    for rows in (100, 10_000):
+        wire = Wire()
+        with monkeypatch.context() as patch, og.init(tmp_path / f"g{rows}", SCHEMA) as graph:
+            by_wire(patch, wire)
+            txn = graph.begin()
+            task = txn.task("append", rows_per_file=rows)
+            staged = []
+            for index in range(4):
+                names = [f"p{n:06}" for n in range(index * rows, (index + 1) * rows)]
+                ends = {"id": [f"k{name}" for name in names], "from": names, "to": names}
+                split = Split(0, index)
+                staged.append(task.stage_table("Person", _rows(split, {"name": names}), split.key))
+                split = Split(1, index)
+                staged.append(task.stage_table("Knows", _rows(split, ends), split.key))
+            txn.add_parts(staged)
+            receipt = txn.load_parts(staged, ["Person", "Knows"], mode="append")
+            assert receipt.affected_nodes == receipt.affected_edges == 4 * rows
+            cost = receipt.storage
+            found.append((cost.requests, cost.hops, len(pickle.dumps(staged)), wire.bytes, cost.bytes_written))
+    few, many = found
+    assert few[:2] == many[:2]
+    # Numbers have a few more digits.
+    for one, other in zip(few[2:], many[2:], strict=True):
+        assert abs(other - one) < 0.02 * one + 200, found
+
+
+def _rows(split: Split, columns: dict[str, list[str]]) -> list[TableRows]:
+    return [TableRows(split, pa.table(columns).to_batches())]
