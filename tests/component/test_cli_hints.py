@@ -1,16 +1,20 @@
-"""A hint that names a command is one that can be typed: each is, on a graph."""
+"""What a message tells to run can be run: each command that the product says anywhere is typed, on a graph."""
 
 from __future__ import annotations
 
 import ast
 import re
 import shutil
+import tomllib
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import omnigraph as og
-from omnigraph.cli import main
+from omnigraph.cli import main, tree
+from omnigraph.cli.reference import help_text
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = "node Person { name: String @key }\n"
@@ -34,19 +38,39 @@ def text_of(node: ast.expr) -> str:
     return ""
 
 
-def hints() -> set[str]:
-    """Every command between backticks in a hint of the engine."""
-    found: set[str] = set()
-    for path in sorted((ROOT / "engine" / "omnigraph").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.keyword) and node.arg == "hint":
-                found.update(re.findall(r"`(omnigraph [^`]+)`", text_of(node.value)))
-            elif isinstance(node, ast.Assign | ast.AnnAssign) and "default_hint" in ast.unparse(node).split("=")[0]:
-                found.update(re.findall(r"`(omnigraph [^`]+)`", text_of(node.value) if node.value else ""))
-    return found
+# These make the pages of the manual, whose commands are run there.
+PAGES = {"reference.py"}
 
 
-HINTS = sorted(hints())
+@cache
+def texts() -> tuple[str, ...]:
+    """Every text of the code that is no docstring: whatever may be said to somebody, hint or not."""
+    return tuple(_texts())
+
+
+def _texts() -> Iterator[str]:
+    for package in (ROOT / "engine" / "omnigraph", ROOT / "omnigraph_pipelines"):
+        for path in sorted(package.rglob("*.py")):
+            if path.name in PAGES:
+                continue
+            code = ast.parse(path.read_text(encoding="utf-8"))
+            bodies = (
+                node.body for node in ast.walk(code) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            )
+            about = {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
+            for node in ast.walk(code):
+                if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp) and id(node) not in about:
+                    yield text_of(node)
+
+
+def hints(program: str) -> list[str]:
+    """Every command of a program between backticks. One whose command itself is a value is left to who makes it: a
+    verdict, which ``test_upkeep_screens`` types."""
+    found = {command for text in texts() for command in re.findall(rf"`({program} [^`]+)`", text)}
+    return sorted(command for command in found if not command.split()[1].startswith(("{", "…")))
+
+
+HINTS = hints("omnigraph")
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +109,7 @@ def typed(hint: str, commit_id: str) -> list[str]:
 
 
 def test_hints_name_commands() -> None:
+    assert hints("omnigraph-pipelines") == [f"omnigraph-pipelines {word}" for word in ("--help", "plan", "validate")]
     assert len(HINTS) >= 12
     assert {"omnigraph recover", "omnigraph doctor", "omnigraph commit outcome COMMIT_ID"} <= set(HINTS)
 
@@ -98,3 +123,30 @@ def test_what_a_hint_says_to_run_can_be_run(hint: str, folder: Path, capsys: pyt
     code = main(argv)
     said = capsys.readouterr().err
     assert code not in (USAGE, INTERNAL), said
+
+
+@pytest.mark.parametrize("hint", hints("omnigraph-pipelines"))
+def test_what_a_hint_of_the_pipelines_says_to_run_can_be_run(
+    hint: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from omnigraph_pipelines.cli.app import run
+
+    (folder / "graph.yaml").write_text(
+        "graph: {name: social, uri: g.omni, schema: social.pg}\n"
+        "sources: [{name: crm, batches: in/*/, mode: merge, tables: [{node: Person, files: '*.csv'}]}]\n"
+    )
+    assert run(hint.split()[1:]) == 0, capsys.readouterr().err
+
+
+def test_every_extra_that_a_message_tells_to_install_exists() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {extra for text in texts() for extra in re.findall(r"omnigraph-pipelines\[([a-z,]+)\]", text)}
+    assert {"cli", "frames", "pipelines"} <= named <= set(project["optional-dependencies"])
+
+
+def test_every_option_that_a_message_names_is_one_of_a_command() -> None:
+    """Beside those of commands: of the program itself, of ``omnigraph-pipelines``, and of the Java machine."""
+    named = {option for text in texts() for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)}
+    offered = {option for command in tree.COMMANDS for option in re.findall(r"--[a-z][a-z-]+", help_text(command))}
+    assert len(named) > 20
+    assert named - offered == {"--version", "--source", "--batch", "--all", "--add-modules"}, "one of no program"
