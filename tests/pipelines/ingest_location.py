@@ -41,13 +41,18 @@ FEED: dict[str, Any] = {
 
 
 class Location:
-    """``spark`` stands in for the resource that the settings would make."""
+    """``spark`` stands in for the resource that the settings would make. ``uri``: where the graph lies, if not here."""
 
-    def __init__(self, folder: Path, instance: dg.DagsterInstance, spark: Any = None, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, instance: dg.DagsterInstance, spark: Any = None, uri: str | None = None, **settings: Any
+    ) -> None:
         self.folder = folder
         (folder / "people.pg").write_text(SCHEMA)
-        graph = {"name": "people", "uri": "people.omni", "schema": "people.pg"}
-        text = yaml.safe_dump({"graph": graph, "sources": [CRM, FEED], **settings})
+        self.uri = uri or str(folder / "people.omni")
+        graph = {"name": "people", "uri": uri or "people.omni", "schema": "people.pg"}
+        text = yaml.safe_dump(
+            {"graph": graph, "sources": [CRM, FEED], **settings}
+        )  # settings may bring their own sources
         (folder / "graph.yaml").write_text(text)
         self.file = load_graph_file(folder / "graph.yaml")
         self.instance = instance
@@ -78,7 +83,7 @@ class Location:
 
     @property
     def graph(self) -> og.Graph:
-        return og.open(self.folder / "people.omni", read_only=True)
+        return og.open(self.uri, read_only=True)
 
     def commits(self) -> list[str]:
         with self.graph as graph:

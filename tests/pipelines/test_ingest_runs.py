@@ -210,7 +210,7 @@ def notes(location: Location, under: str = "") -> dict[str, bytes]:
 
 
 def put_back(location: Location, kept: dict[str, bytes]) -> None:
-    with og.open(location.folder / "people.omni") as graph:
+    with og.open(location.uri) as graph:
         for name, data in kept.items():
             graph.notes.put(name, data)
 
@@ -292,6 +292,48 @@ def test_a_batch_that_changes_nothing_is_done_and_stays_so(location: Location) -
     assert len(location.commits()) == 2 and set(states().values()) == {"committed"}
     location.land("b2", people="Ada,38")
     assert states()["b2"] == "changed"
+
+
+def test_batches_go_from_an_object_store_into_a_graph_on_one(
+    tmp_path: Path, instance: dg.DagsterInstance, spark: Any, s3_root: str
+) -> None:
+    """The steps of a batch on two machines: nothing passes between them but Dagster's records and the graph's store."""
+    from dagster_pyspark import LazyPySparkResource
+
+    from omnigraph_pipelines.planning import plan_ingest
+    from omnigraph_pipelines.spark.sources import filesystem
+    from tests.pipelines.ingest_location import CRM
+
+    landing = f"{s3_root}-landing"
+    store, below = filesystem(landing)
+
+    def land(batch: str, rows: str) -> None:
+        for name, text in (("people.csv", f"full_name,age\n{rows}\n"), ("_SUCCESS", "")):
+            with store.open_output_stream(f"{below}/{batch}/{name}") as out:
+                out.write(text.encode())
+
+    location = Location(
+        tmp_path,
+        instance,
+        spark=LazyPySparkResource(spark_config={}),
+        uri=s3_root,
+        sources=[{**CRM, "batches": f"{landing}/*/"}],
+        checks={"on_bad_row": "quarantine", "bad_rows_max": 1},
+    )
+    land("b1", "Ada,36\nOld,200")
+    asked = location.tick("new_batches_crm").run_requests
+    assert [one.partition_key for one in asked] == ["b1"]
+    assert location.run("crm", "b1", only=TABLES).success
+    shutil.rmtree(Path(instance.storage_directory()), ignore_errors=True)
+    run = location.run("crm", "b1", only=[COMMIT])
+    told = materialized(run)["people/crm/commit"]
+    assert (told["rows_inserted"], told["rows_rejected"], told["replayed"]) == (1, 1, False)
+    assert told["dagster/uri"] == s3_root and notes(location) == {}
+    again = location.run("crm", "b1")
+    assert again.success and materialized(again)["people/crm/commit"]["replayed"]
+    assert [one.state for one in plan_ingest(location.file, location.file.settings.sources)] == ["committed"]
+    with location.graph as graph:
+        assert graph.verify(deep=True).clean and graph.snapshot().get("Person", "Ada")["age"] == 36
 
 
 def test_a_session_that_runs_is_joined_with_a_warning_and_left_running(

@@ -22,6 +22,7 @@ from omnigraph_pipelines.defs.ingest.names import Names
 from omnigraph_pipelines.defs.ingest.turns import wait_for_turn
 from omnigraph_pipelines.failures import as_outcome, rows_metadata, told_to_dagster
 from omnigraph_pipelines.graph_file import GraphFile
+from omnigraph_pipelines.progress import told_in_log
 from omnigraph_pipelines.resources import Connections
 from omnigraph_pipelines.settings import CheckSettings, SourceSettings
 from omnigraph_pipelines.settled import committed_as, idempotency_key
@@ -130,15 +131,16 @@ class Staging:
 
         source, bounds = self.names.source, self.bounds
         try:
-            staged = stage(
-                spark.spark_session,
-                graph,
-                frames(source, batch),
-                mode=source.mode,
-                branch=self.names.graph.branch,
-                idempotency_key=key,
-                on_bad_row=bounds.on_bad_row,
-            )
+            with told_in_log(self.context):
+                staged = stage(
+                    spark.spark_session,
+                    graph,
+                    frames(source, batch),
+                    mode=source.mode,
+                    branch=self.names.graph.branch,
+                    idempotency_key=key,
+                    on_bad_row=bounds.on_bad_row,
+                )
         except (og.errors.DataInvalid, og.errors.KeyConflict) as error:
             yield from checks.refused(self.tables, error)
             raise
@@ -149,14 +151,15 @@ class Staging:
         try:
             self._check_still(batch)
             self._check_types(staged)
-            report = og.check_parts(
-                txn,
-                staged.parts,
-                staged.types,
-                mode=source.mode,
-                on_bad_row=bounds.on_bad_row,
-                bad_rows_max=bounds.bad_rows_max,
-            )
+            with told_in_log(self.context):
+                report = og.check_parts(
+                    txn,
+                    staged.parts,
+                    staged.types,
+                    mode=source.mode,
+                    on_bad_row=bounds.on_bad_row,
+                    bad_rows_max=bounds.bad_rows_max,
+                )
             judged = self._judged(staged, report)
             failed = [one for one in judged if not one.passed]
             if failed or not report.ok:

@@ -15,6 +15,7 @@ import omnigraph as og
 from omnigraph_pipelines.defs.upkeep import reports
 from omnigraph_pipelines.defs.upkeep.names import CLEANUP, COMPACTION, OPTIMIZE, RECONCILE, Names
 from omnigraph_pipelines.failures import told_to_dagster
+from omnigraph_pipelines.progress import told_in_log
 from omnigraph_pipelines.resources import Bound
 from omnigraph_pipelines.settings import UpkeepSettings
 
@@ -84,12 +85,13 @@ def _optimize(names: Names, settings: UpkeepSettings, graph: Bound) -> dg.Assets
                         context, names.key(OPTIMIZE), reports.planned_rewrites(reader.plan_compaction(config.types))
                     )
                 return
-            report = resource.graph.optimize(
-                types=config.types,
-                target_rows=config.target_rows or settings.optimize.target_rows,
-                memory_mb=config.memory_mb or settings.optimize.memory_mb,
-                branches=[names.graph.branch],
-            )
+            with told_in_log(context):
+                report = resource.graph.optimize(
+                    types=config.types,
+                    target_rows=config.target_rows or settings.optimize.target_rows,
+                    memory_mb=config.memory_mb or settings.optimize.memory_mb,
+                    branches=[names.graph.branch],
+                )
             yield _result(context, reports.optimized(report), resource, names)
 
     return optimize
@@ -111,7 +113,9 @@ def _compaction(names: Names, settings: UpkeepSettings, graph: Bound) -> dg.Asse
                 _observe(context, names.key(COMPACTION), {"dry_run": True, "fragments_before": fragments})
                 return
             most = config.fragments_max or max(1, settings.compaction.low)
-            yield _result(context, reports.compacted(resource.graph.compact_manifest(most)), resource, names)
+            with told_in_log(context):
+                done = resource.graph.compact_manifest(most)
+            yield _result(context, reports.compacted(done), resource, names)
 
     return compaction
 
@@ -131,16 +135,18 @@ def _cleanup(names: Names, settings: UpkeepSettings, graph: Bound) -> dg.AssetsD
             with resource.open(read_only=config.dry_run) as opened:
                 # Hours may have passed in a queue since a sensor looked: the boundary is looked at again, here and by the plan.
                 backlog = opened.probe("version_backlog")
-                plan = opened.plan_cleanup(
-                    keep=config.keep or policy.keep,
-                    older_than=config.older_than or policy.older_than,
-                    min_age=config.min_age or policy.min_age,
-                    branches=[names.graph.branch],
-                )
+                with told_in_log(context):
+                    plan = opened.plan_cleanup(
+                        keep=config.keep or policy.keep,
+                        older_than=config.older_than or policy.older_than,
+                        min_age=config.min_age or policy.min_age,
+                        branches=[names.graph.branch],
+                    )
                 if config.dry_run:
                     _observe(context, names.key(CLEANUP), reports.planned_cleanup(plan, backlog))
                     return
-                report = opened.cleanup(plan)
+                with told_in_log(context):
+                    report = opened.cleanup(plan)
                 told = reports.cleaned(report, backlog, opened.probe("version_backlog"))
             yield _result(context, told, resource, names)
             if report.errors:
@@ -170,7 +176,8 @@ def _reconcile(names: Names, settings: UpkeepSettings, graph: Bound) -> dg.Asset
                 _observe(context, names.key(RECONCILE), reports.pending(pending))
                 return
             with resource.open() as opened:
-                report = opened.recover(grace_s=grace_s)
+                with told_in_log(context):
+                    report = opened.recover(grace_s=grace_s)
                 told = reports.reconciled(pending, report, _outcomes(opened, pending))
             yield _result(context, told, resource, names)
 
