@@ -134,7 +134,7 @@ def test_head_returns_the_first_rows(snap: Snapshot) -> None:
     rows = snap.head("Person", 2)
     assert [row["id"] for row in rows] == ["ada", "bob"]
     assert rows.to_arrow().num_rows == 2
-    assert "<td>ada</td>" in rows._repr_html_()
+    assert ">ada</td>" in rows._repr_html_()
     assert snap.head("Person", 0) == []
     assert snap.head("Company") == []
     assert len(snap.head("Person")) == 3

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from typing import IO, Any, BinaryIO
 
 from omnigraph.core.redact import redact_text
+from omnigraph.core.shown import bytes_text as bytes_text
+from omnigraph.core.shown import count_text as count_text
 
 SCHEMA_VERSION = 1
 NOTHING = "–"
@@ -239,24 +241,9 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
-def bytes_text(n: int) -> str:
-    """``1.4 MiB``."""
-    size = float(n)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
-
-
 def duration_text(seconds: float) -> str:
     """``3 min``: one unit, rounded down."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:
             return f"{int(seconds // length)} {unit}"
     return f"{int(max(0.0, seconds))} s"
-
-
-def count_text(n: int, one: str, many: str | None = None) -> str:
-    """``1 node type``, ``3 node types``."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"

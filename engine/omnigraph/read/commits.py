@@ -10,9 +10,9 @@ from typing import Any
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.txn import read_current
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import html_table
 from omnigraph.manifest.rows import CommitRow, TableCounts
 from omnigraph.read.at import commit_row
-from omnigraph.read.rows import html_table
 from omnigraph.read.tables import whole_number
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

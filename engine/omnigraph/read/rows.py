@@ -1,14 +1,12 @@
-"""Small results for people: rows as dicts, and tables as HTML for notebooks. Knows nothing of graphs."""
+"""Small results for people: rows as dicts that show as a table. Knows nothing of graphs."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-_CELL_CHARS_MAX = 120  # a notebook shows what a value is, not all of it
+from omnigraph.core.shown import html_table
 
 
 class Rows(list[dict[str, Any]]):
@@ -25,20 +23,7 @@ class Rows(list[dict[str, Any]]):
         return "[" + ",\n ".join(map(repr, self)) + "]"
 
     def _repr_html_(self) -> str:
-        return html_table(self._table.column_names, ([row[name] for name in row] for row in self))
+        return html_table(self._table.column_names, ([row[name] for name in row] for row in self), empty="no rows")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Rows, (self._table,)
-
-
-def html_table(names: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str = "") -> str:
-    """A plain table; every text is escaped."""
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{_cell(value)}</td>' for value in row)}</tr>" for row in rows)
-    return f"<table>{title}<tr>{head}</tr>{body}</table>"
-
-
-def _cell(value: Any) -> str:
-    text = "" if value is None else str(value)
-    return html.escape(text if len(text) <= _CELL_CHARS_MAX else text[: _CELL_CHARS_MAX - 1] + "…")

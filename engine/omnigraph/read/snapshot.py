@@ -22,9 +22,10 @@ from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.core.operation import operating
 from omnigraph.core.progress import Listener
+from omnigraph.core.shown import html_table
 from omnigraph.manifest.rows import STORAGE_VERSION, Pin
 from omnigraph.manifest.swap import Held
-from omnigraph.read.rows import Rows, html_table
+from omnigraph.read.rows import Rows
 from omnigraph.read.tables import Fragment, TableReader, whole_number
 from omnigraph.schema import Catalog, TableType
 from omnigraph.table.dataset import TableRef
@@ -129,7 +130,7 @@ class Snapshot:
 
     def _repr_html_(self) -> str:
         rows = [(key, entry.rows, entry.version) for key, entry in self.tables.items()]
-        return html_table(("table", "rows", "version"), rows, caption=f"{self.branch} at {self.commit_id}")
+        return html_table(("table", "rows", "version"), rows, f"{self.branch} at {self.commit_id}", empty="no tables")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Options with credentials stay behind: who opens it again brings credentials of their own.
@@ -185,6 +186,15 @@ class Snapshot:
         from omnigraph.read.interop import to_polars
 
         return to_polars(lambda: self.to_arrow(type, columns, filter))
+
+    def to_spark(
+        self, spark: Any, type: str, columns: Sequence[str] | None = None, filter: pc.Expression | None = None
+    ) -> Any:
+        """A Spark DataFrame (classic or Connect) of this commit, filled by executors when rows are asked for. What is not
+        in ``columns`` is not read, and ``filter`` is answered by the tables, with their indexes."""
+        from omnigraph.read.interop import to_spark
+
+        return to_spark(spark, self, type, columns, filter)
 
     def duckdb(self) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection in memory with one view per type. Rows are read when a query asks for them."""

@@ -16,11 +16,12 @@ from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.core import failpoints
 from omnigraph.core.errors import AlreadyExists, Corruption, InvalidInput, NotFound, OmnigraphError, Reclaimed
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import html_table
 from omnigraph.manifest.rows import AbortRow, CommitRow
 from omnigraph.manifest.state import State
 from omnigraph.store import KeyExists, layout
 from omnigraph.table.dataset import TableRef
-from omnigraph.upkeep.report import Report, html_table
+from omnigraph.upkeep.report import Report
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class CheckpointList(tuple[Checkpoint, ...]):
 
     def _repr_html_(self) -> str:
         rows: list[tuple[Any, ...]] = [(c.name, c.commit_id, c.branch, c.actor) for c in self]
-        return html_table(("name", "commit", "branch", "actor"), rows, "checkpoints")
+        return html_table(("name", "commit", "branch", "actor"), rows, "checkpoints", empty="no checkpoints")
 
 
 class _File(BaseModel):

@@ -20,6 +20,7 @@ from omnigraph.core import failpoints, progress
 from omnigraph.core.errors import Conflict, Corruption, InvalidInput, NotFound, OmnigraphError, Refused
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import bytes_text, count_text, html_table
 from omnigraph.manifest.rows import Head
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
@@ -28,7 +29,7 @@ from omnigraph.table.collect import Deleted, delete_versions, loose_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.cleanup_look import CLOCK_SKEW_S_MAX, Look, Orphan, clock_refusal, look
 from omnigraph.upkeep.cleanup_plan import LinePlan, Policy, doom, make_policy, ranges_text, spare
-from omnigraph.upkeep.report import Report, bytes_text, count_text, html_table
+from omnigraph.upkeep.report import Report
 
 CHUNK = 1000  # versions deleted by one call: a few MB of memory, and the next call sees what is left
 SWAP_ATTEMPTS_MAX = 30
@@ -163,7 +164,9 @@ class CleanupReport(Report):
             (t.table_key, t.deleted.versions, t.deleted.files, t.deleted.bytes, t.error) for t in self.tables
         ]
         rows += [(orphan.prefix, None, orphan.files, orphan.bytes, None) for orphan in self.orphans]
-        return html_table(("table", "versions", "files", "bytes", "error"), rows, f"cleanup {self.run}")
+        return html_table(
+            ("table", "versions", "files", "bytes", "error"), rows, f"cleanup {self.run}", empty="nothing to delete"
+        )
 
 
 # --- planning -----------------------------------------------------------------------------------------------------------

@@ -14,13 +14,14 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.maintain import LEFT, PUBLISHED, Line, Work, run_turn
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import bytes_text, count_text, html_table
 from omnigraph.manifest.rows import Pin
 from omnigraph.store import layout, open_store
 from omnigraph.table import compaction, indices
 from omnigraph.table.compaction import Limits
 from omnigraph.table.dataset import TableRef, Tables
 from omnigraph.upkeep.optimize import TURN_DEADLINE_S, OptimizeReport, TableReport, check_limits, select_keys
-from omnigraph.upkeep.report import Report, bytes_text, count_text, html_table
+from omnigraph.upkeep.report import Report
 from omnigraph.upkeep.rewrites import Sent, send_rewrites
 
 
@@ -96,7 +97,7 @@ class CompactionPlan(Report):
 
     def _repr_html_(self) -> str:
         rows: list[tuple[Any, ...]] = [(t.table_key, t.fragments, t.rows, t.bytes) for t in self.tasks]
-        return html_table(("table", "fragments", "rows", "bytes"), rows, self.uri)
+        return html_table(("table", "fragments", "rows", "bytes"), rows, self.uri, empty="nothing to compact")
 
 
 def plan_compaction(

@@ -13,7 +13,8 @@ from omnigraph.commit.witness import Seen, look, owner_gone
 from omnigraph.core.errors import Corruption
 from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter
-from omnigraph.upkeep.report import Report, html_table
+from omnigraph.core.shown import html_table
+from omnigraph.upkeep.report import Report
 
 _WORDS = {
     Decision.WAIT: "leave it: its owner may be alive",
@@ -64,7 +65,10 @@ class PendingIntents(tuple[PendingIntent, ...]):
             (i.operation_id, i.kind, i.state, round(i.age_s, 1), ", ".join(i.tables), i.explanation) for i in self
         ]
         return html_table(
-            ("operation", "kind", "state", "age s", "tables", "what recovery does"), rows, "pending intents"
+            ("operation", "kind", "state", "age s", "tables", "what recovery does"),
+            rows,
+            "pending writes",
+            empty="nothing is pending",
         )
 
 

@@ -17,6 +17,7 @@ from omnigraph.core.allocator import give_freed_memory_back
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.core.ids import new_uuid
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import count_text, html_table
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import State
 from omnigraph.schema import Catalog
@@ -25,7 +26,7 @@ from omnigraph.table.compaction import Limits
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.compact import ManifestReport, compact_manifest
 from omnigraph.upkeep.index_plan import IndexWork, Need, needs_of, wanted_indices
-from omnigraph.upkeep.report import Report, count_text, html_table
+from omnigraph.upkeep.report import Report
 from omnigraph.upkeep.rewrites import Sent, send_rewrites
 
 ROUNDS_MAX = 5

@@ -16,7 +16,8 @@ from omnigraph.commit.recover import Recovered, recover_one
 from omnigraph.commit.witness import owner_gone
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
-from omnigraph.upkeep.report import Report, count_text, html_table
+from omnigraph.core.shown import count_text, html_table
+from omnigraph.upkeep.report import Report
 
 GRACE_S_MAX = 3600.0  # whoever wants to watch longer calls again
 _POLLS = 20
@@ -54,7 +55,9 @@ class RecoveryReport(Report):
         ]
         rows += [(op, "left", None, None, None) for op in self.left]
         rows += [(None, "healed", None, None, one.key) for one in self.healed]
-        return html_table(("operation", "what was done", "commit", "actor", "tables"), rows, "recovery")
+        return html_table(
+            ("operation", "what was done", "commit", "actor", "tables"), rows, "recovery", empty="nothing is pending"
+        )
 
 
 def recover(

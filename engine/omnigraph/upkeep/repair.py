@@ -13,8 +13,9 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.heal import Drift, TableDrift, VersionAbove, find_drift, heal
 from omnigraph.core.errors import Corruption, InvalidInput, Refused
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import count_text, html_table
 from omnigraph.store import KeyExists, layout
-from omnigraph.upkeep.report import Report, count_text, html_table
+from omnigraph.upkeep.report import Report
 
 PREVIEW, HEALED, FORCED, REFUSED = "preview", "healed", "forced", "refused"
 
@@ -59,7 +60,12 @@ class RepairReport(Report):
             (t.table_key, t.manifest_version, t.latest_version, t.classification, t.action, t.reason)
             for t in self.tables
         ]
-        return html_table(("table", "published", "newest", "classification", "action", "reason"), rows, self.uri)
+        return html_table(
+            ("table", "published", "newest", "classification", "action", "reason"),
+            rows,
+            self.uri,
+            empty="no table drifts",
+        )
 
 
 def repair(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from html import escape
 from typing import Any
 
 from omnigraph.commit import pressure
@@ -20,6 +19,7 @@ from omnigraph.core import metrics
 from omnigraph.core.errors import Corruption
 from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import html_table
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import STORAGE_VERSION, CommitRow, Pin
 from omnigraph.manifest.swap import Held
@@ -203,14 +203,10 @@ class StatusReport:
         )
 
     def _repr_html_(self) -> str:
-        names = ("table_key", "rows", "deleted_rows", "fragments", "bytes", "version")
-        head = "".join(f"<th>{name}</th>" for name in names)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(str(getattr(table, name)))}</td>" for name in names) + "</tr>"
-            for table in self.tables
-        )
-        title = f"{escape(self.uri)} at {escape(self.head.commit_id)}<br>{escape(self.verdict_line)}"
-        return f"<table><caption>{title}</caption><tr>{head}</tr>{body}</table>"
+        rows = [(t.table_key, t.rows, t.deleted_rows, t.fragments, t.bytes, t.version) for t in self.tables]
+        names = ("table", "rows", "deleted", "fragments", "bytes", "version")
+        title = f"{self.uri} at {self.head.commit_id}"
+        return html_table(names, rows, title, notes=[*self.notes, self.verdict_line], empty="no tables")
 
 
 def status_report(

@@ -18,12 +18,13 @@ from omnigraph.commit.txn import pinned_table
 from omnigraph.core import progress
 from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import count_text, html_table
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import CommitRow, Pin
 from omnigraph.manifest.swap import Held
 from omnigraph.table import collect
 from omnigraph.table.dataset import TableRef, stats_of
-from omnigraph.upkeep.report import Report, count_text, html_table
+from omnigraph.upkeep.report import Report
 from omnigraph.upkeep.rubbish import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
 from omnigraph.upkeep.verify_rows import check_rows
 
@@ -110,7 +111,7 @@ class VerifyReport(Report):
     def _repr_html_(self) -> str:
         rows = [(p.severity, p.code, p.table_key, p.message, p.command) for p in self.problems]
         title = f"{self.uri} at {self.commit_id}: {self.verdict}"
-        return html_table(("severity", "code", "table", "message", "command"), rows, title)
+        return html_table(("severity", "code", "table", "message", "command"), rows, title, empty="no problems")
 
 
 def verify(

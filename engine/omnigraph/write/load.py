@@ -20,6 +20,7 @@ from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import progress
 from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import count_text, html_table
 from omnigraph.schema import Catalog
 from omnigraph.schema.catalog import EdgeType
 from omnigraph.write.adopt import adopt_ids
@@ -95,15 +96,10 @@ class CheckReport:
         return f"<CheckReport {'ok' if self.ok else f'{self.total} violations'}; {self.records} records; {rows}>"
 
     def _repr_html_(self) -> str:
-        body = "".join(
-            f"<tr><td>{one.get('record', '')}</td><td>{one['code']}</td><td>{_escaped(one['message'])}</td></tr>"
-            for one in self.violations
-        )
-        return f"<table><caption>{_escaped(repr(self))}</caption>{body}</table>"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        names = ("source", "record", "id", "reason")
+        rows = [(one.get("source"), one.get("record"), one.get("id"), one["message"]) for one in self.violations]
+        title = f"{count_text(self.records, 'record')} checked, {count_text(self.total, 'violation')}"
+        return html_table(names, rows, title, empty="ok")
 
 
 @dataclass

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.core.meter import StorageCost
+from omnigraph.core.shown import count_text, html_table
 from omnigraph.manifest.rows import CommitRow
 
 
@@ -104,17 +105,25 @@ class Receipt:
         return f"<Receipt {'; '.join(parts)}>"
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in ("table", "version", *_VERBS))
-        body = "".join(
-            f"<tr><td>{key}</td><td>{change.version}</td>"
-            + "".join(f"<td>{getattr(change, name)}</td>" for name in _VERBS)
-            + "</tr>"
-            for key, change in sorted(self.tables.items())
+        changed = html_table(
+            ("table", "version", *_VERBS),
+            [(key, t.version, *(getattr(t, name) for name in _VERBS)) for key, t in sorted(self.tables.items())],
+            f"commit {self.commit_id}" if self.commit_id else "nothing changed",
+            notes=[*(["the key was known: this is the first receipt"] if self.replayed else []), *self.warnings],
+            empty="no table changed",
         )
-        title = self.commit_id or "nothing changed"
-        return f"<table><caption>{title}</caption><tr>{head}</tr>{body}</table>"
+        if not self.rejected:
+            return changed
+        reasons = [
+            (reason.get("source"), reason.get("record"), reason.get("id"), reason["message"])
+            for row in self.rejected.rows[:_REJECTED_SHOWN]
+            for reason in row["reasons"]
+        ]
+        title = f"{count_text(self.rejected.total, 'row')} rejected"
+        return changed + html_table(("source", "record", "id", "reason"), reasons, title)
 
 
+_REJECTED_SHOWN = 20
 _VERBS = ("inserted", "updated", "deleted", "unchanged")
 
 

@@ -1,0 +1,81 @@
+"""How values look to people, wherever they are shown: sizes and counts as text, tables for a notebook. Knows no graph.
+
+Owns the escaping of what a notebook shows: a name, a value or an error never becomes markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any, Final
+
+_CELL_CHARS_MAX: Final = 120  # a notebook shows what a value is, not all of it
+_SHORT_CHARS: Final = 40  # what is shorter stays on one line: ids, times
+_LEFT: Final = "padding:1px 8px;text-align:left"
+_RIGHT: Final = "padding:1px 8px;text-align:right"
+
+
+def bytes_text(n: int) -> str:
+    """``1.4 MiB``."""
+    size = float(n)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def count_text(n: int, one: str, many: str | None = None) -> str:
+    """``1 node type``, ``3 node types``."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def html_table(
+    names: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    caption: str = "",
+    *,
+    notes: Sequence[str] = (),
+    empty: str = "none",
+) -> str:
+    """A table with ``notes`` below it; every text is escaped. Numbers stand to the right, a column called bytes holds sizes.
+
+    Without rows it says ``empty`` in place of headings: a table of headings alone looks like a fault.
+    """
+    listed = [tuple(row) for row in rows]
+    title = f'<caption style="caption-side:top;{_LEFT};white-space:nowrap">{escape(caption)}</caption>'
+    if listed:
+        right = [all(row[at] is None or _is_number(row[at]) for row in listed) for at in range(len(names))]
+        sides = [_RIGHT if number else _LEFT for number in right]
+        head = "".join(f'<th style="{side}">{escape(name)}</th>' for name, side in zip(names, sides, strict=True))
+        body = "".join(f"<tr>{_cells(names, row, sides)}</tr>" for row in listed)
+        inner = f"<tr>{head}</tr>{body}"
+    else:
+        inner = f'<tr><td style="{_LEFT}">{escape(empty)}</td></tr>'
+    below = "".join(f"<div>{escape(note)}</div>" for note in notes)
+    return f"<table>{title if caption else ''}{inner}</table>{below}"
+
+
+def _cells(names: Sequence[str], row: Sequence[Any], sides: Sequence[str]) -> str:
+    found = []
+    for name, value, side in zip(names, row, sides, strict=True):
+        text = _cell(name, value)
+        style = f"{side};white-space:nowrap" if len(text) <= _SHORT_CHARS else side
+        found.append(f'<td style="{style}">{escape(text)}</td>')
+    return "".join(found)
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    if name == "bytes" and isinstance(value, int):
+        return bytes_text(value)
+    text = str(value)
+    return text if len(text) <= _CELL_CHARS_MAX else text[: _CELL_CHARS_MAX - 1] + "…"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
