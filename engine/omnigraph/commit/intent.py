@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,6 +26,7 @@ from omnigraph.store import KeyExists, Store, layout
 FORMAT = 1
 INTENT_BYTES_MAX = 4 * 1024 * 1024
 NESTING_MAX = 32
+KNOWN_MAX = 128  # intents of others that are remembered: a queue is hardly ever longer
 
 State = Literal["waiting", "armed"]
 
@@ -419,6 +422,8 @@ class Intents:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.seen = 0  # how many there were when they were last listed
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, Intent | None] = OrderedDict()
 
     def arm(self, op: str, data: bytes, meter: Meter | None = None) -> None:
         """Create the file. A lost answer is resolved by the store; ours already there is success."""
@@ -445,6 +450,22 @@ class Intents:
         """The intent, or None where it is gone: its operation has ended."""
         data = self._store.get(layout.intent_key(op), meter=meter)
         return None if data is None else decode(op, data)
+
+    def first_seen(self, op: str, meter: Meter | None = None) -> Intent | None:
+        """The intent as this process first read it: the tables that a ticket names hold for the plan that it becomes."""
+        with self._lock:
+            if op in self._known:
+                return self._known[op]
+        found = self.read(op, meter)
+        with self._lock:
+            self._known[op] = found
+            while len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        return found
+
+    def glance(self, op: str, meter: Meter | None = None) -> bytes | None:
+        """The file as it is, unread; None where it is gone."""
+        return self._store.get(layout.intent_key(op), meter=meter)
 
     def names(self, meter: Meter | None = None) -> list[tuple[str, str]]:
         """(operation id, change stamp) of every pending intent, oldest first. Fails loudly if it cannot list."""

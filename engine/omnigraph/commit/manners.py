@@ -16,13 +16,16 @@ GRACE_MIN_S = 5.0  # with commits of 0.2 to 0.6 s, one second rolled back the li
 GRACE_COMMITS = 20.0
 SHORT_GRACE = 0.1  # of the grace, behind a front that turned out dead: a row of dead owners must not cost one each ...
 SHORT_COMMITS = 3.0  # ... and never less than a living one needs to see that it is at the front, and to say so
+AWARE_GRACE = 0.2  # of the grace, for a while after a death: who kills one process often kills more
+AWARE_GRACES = 4.0  # how long that while is
 FURTHER_BACK = 1.2  # of the grace, for those with somebody between them and the front: one is enough to end the dead
 SIGN_OF_LIFE = 0.25  # of the grace: how often a writer that is long at the front says that it lives
+FIRST_SIGN = 0.05  # of the grace: the first time, before those behind it could take it for one of a row of dead
 CONTENDED_MIN_S = 2.0
 CONTENDED_COMMITS = 30.0
 POLL_COMMITS = 0.5
-POLL_FIRST = 0.1  # behind the front itself: nobody works between its end and our look. Measured: a third more commits
-POLL_MIN_S = 0.002
+POLL_FIRST = 0.05  # behind the front itself: nobody works between its end and our look. Measured: a third more commits
+POLL_MIN_S = 0.001
 POLL_MAX_S = 0.5
 EWMA_ALPHA = 0.3
 FIRST_COMMIT_S = 0.05  # before anything was measured
@@ -46,6 +49,7 @@ class Manners:
         self._commit_s = FIRST_COMMIT_S
         self._request_s = 0.0
         self._contended_until = 0.0
+        self._aware_until = 0.0
 
     def note_commit(self, seconds: float) -> None:
         """One of our own commits took this long, waiting for others not included."""
@@ -68,6 +72,17 @@ class Manners:
             lasts = max(CONTENDED_MIN_S, CONTENDED_COMMITS * self._slowest)
             self._contended_until = self._clock.monotonic() + lasts
 
+    def note_death(self) -> None:
+        """An owner was found dead, by nothing but its silence."""
+        with self._lock:
+            self._aware_until = self._clock.monotonic() + AWARE_GRACES * self._grace
+
+    @property
+    def aware(self) -> bool:
+        """Whether an owner was found dead not long ago."""
+        with self._lock:
+            return self._clock.monotonic() < self._aware_until
+
     @property
     def contended(self) -> bool:
         with self._lock:
@@ -85,7 +100,12 @@ class Manners:
 
     @property
     def grace_s(self) -> float:
-        return max(GRACE_MIN_S, GRACE_COMMITS * self.commit_s)
+        with self._lock:
+            return self._grace
+
+    @property
+    def _grace(self) -> float:
+        return max(GRACE_MIN_S, GRACE_COMMITS * self._slowest)
 
     def poll_s(self, rank: int = 1) -> float:
         """How long to sleep before looking again, with ``rank - 1`` others between us and the front."""
@@ -107,25 +127,37 @@ class FrontWatch:
         self._front: _Front | None = None
         self._short = False
 
-    def beyond_grace(self, op: str, stamp: str, rank: int = 1) -> bool:
-        """Whether ``op``, seen at the front now, has stood there unchanged for too long. ``rank - 1`` others are between."""
+    @property
+    def after_dead(self) -> bool:
+        """Whether the one before was dead and nobody has shown a sign of life since."""
+        return self._short
+
+    def standing_s(self, op: str, stamp: str) -> float:
+        """How long ``op``, seen at the front now, has stood there unchanged."""
         now = self._clock.monotonic()
         if self._front is None or self._front.op != op:
             self._front = _Front(op, stamp, now)
         elif self._front.stamp != stamp:
             self._front = _Front(op, stamp, now)
             self._short = False
-        grace = self._manners.grace_s if self._grace_s is None else self._grace_s
-        if self._short:
-            grace = max(grace * SHORT_GRACE, SHORT_COMMITS * self._manners.commit_s)
-        return now - self._front.since >= (grace if rank <= 1 else grace * FURTHER_BACK)
+        return now - self._front.since
 
-    def front_was_dead(self) -> None:
-        """Whoever is next must show a sign of life sooner."""
+    def beyond_grace(self, op: str, stamp: str, rank: int = 1) -> bool:
+        """Whether ``op``, seen at the front now, has stood there unchanged for too long. ``rank - 1`` others are between."""
+        standing = self.standing_s(op, stamp)
+        grace = self._manners.grace_s if self._grace_s is None else self._grace_s
+        if self._short or self._manners.aware:
+            grace = max(grace * (SHORT_GRACE if self._short else AWARE_GRACE), SHORT_COMMITS * self._manners.commit_s)
+        return standing >= (grace if rank <= 1 else grace * FURTHER_BACK)
+
+    def front_was_dead(self, *, silent: bool) -> None:
+        """Whoever is next must show a sign of life sooner. ``silent``: nothing but its silence told that it was dead."""
         self._front = None
         self._short = True
+        if silent:
+            self._manners.note_death()
 
     def front_moved(self) -> None:
-        """The one at the front finished by itself: the next has a full grace."""
+        """The one at the front finished by itself: the next has a full grace, unless somebody died not long ago."""
         self._front = None
         self._short = False

@@ -243,14 +243,15 @@ def help_or_wait(engine: Engine, op: str, *, watch: FrontWatch, meter: Meter, ra
     if intent is None:
         watch.front_moved()
         return True
-    gone = owner_gone(engine, intent) or watch.beyond_grace(op, intent.stamp)
+    known = owner_gone(engine, intent)
+    gone = known or watch.beyond_grace(op, intent.stamp)
     if intent.plan is not None:
         seen = look(engine, intent, gone=gone, meter=meter)
         decision = decide(seen.witness)
         if decision is not Decision.WAIT:
             recover_one(engine, intent, gone=gone, meter=meter)
             if gone:
-                watch.front_was_dead()
+                watch.front_was_dead(silent=not known)
             else:
                 watch.front_moved()
             return True
@@ -258,7 +259,7 @@ def help_or_wait(engine: Engine, op: str, *, watch: FrontWatch, meter: Meter, ra
             return False
     elif gone:
         engine.intents.disarm(op, meter)
-        watch.front_was_dead()
+        watch.front_was_dead(silent=not known)
         return True
     engine.clock.sleep(engine.manners.poll_s(rank))
     return True

@@ -114,8 +114,8 @@ def run(engine: Engine, request: Request, prepare: Callable[[Txn], Prepared | No
         with Turn(engine, request, deadline, meter) as turn:
             while True:
                 deadline.check("writing", last)
-                waited = turn.wait()
-                txn = open_txn(engine, request.branch, deadline=deadline, meter=meter, waited=waited)
+                newest = turn.wait()
+                txn = open_txn(engine, request.branch, deadline=deadline, meter=meter, newest=newest)
                 if turn.missing:
                     turn.take(txn.state)
                     continue
@@ -254,14 +254,14 @@ def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, tur
     plan = _plan(engine, request, txn, prepared, op)
     data = encode_plan(plan)
     started = engine.clock.monotonic()
-    handles = {action.key: txn.handle(action.key) for action in prepared.actions}
     witness.begin(op)
     try:
         rows = sum(action.counts.inserted + action.counts.updated for action in prepared.actions)
         with progress.phase("writing", total=rows):
-            staged = _stage_and_arm(engine, plan, prepared, handles, data, turn, meter)
-        if staged is None:
+            ready = _stage_and_arm(engine, plan, txn, prepared, data, turn, meter)
+        if ready is None:
             return _Retry(None)
+        handles, staged = ready
         operation.note(operation.ATTEMPTS)
         try:
             with progress.phase("publishing", unit="tables", total=len(plan.tables)):
@@ -297,18 +297,25 @@ def _unknown(plan: PublishPlan, error: Exception) -> OutcomeUnknown:
     )
 
 
+def _stage(txn: Txn, action: Action) -> tuple[Any, Any]:
+    """The handle and the transaction. A table that is not open yet is opened beside the others, and beside the intent."""
+    handle = txn.handle(action.key)
+    return handle, action.stage(handle, txn.meter)
+
+
 def _stage_and_arm(
     engine: Engine,
     plan: PublishPlan,
+    txn: Txn,
     prepared: Prepared,
-    handles: Mapping[str, Any],
     data: bytes,
     turn: Turn,
     meter: Meter,
-) -> dict[str, Any] | None:
-    """Data files, and the intent beside them. None: it was not our turn after all; nothing was sent."""
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Data files, and the intent beside them: handles and transactions. None: it was not our turn after all; nothing was
+    sent."""
     meter.step()
-    staging = [engine.spawn(action.stage, handles[action.key], meter) for action in prepared.actions]
+    staging = [engine.spawn(_stage, txn, action) for action in prepared.actions]
     try:
         if turn.op is not None:
             # A short staging goes on while the ticket becomes the plan; a long one needs the ticket's signs of life.
@@ -319,23 +326,24 @@ def _stage_and_arm(
                 return None
             meter.step()
             turn.rewrite(data)
-            transactions = gather(staging)
+            ready = gather(staging)
         elif prepared.stage_first:
-            transactions = gather(staging)
+            ready = gather(staging)
             meter.step()
             failpoints.hit("arm.before")
             engine.intents.arm(plan.op, data, meter)
         else:
             failpoints.hit("arm.before")
             arming = engine.spawn(engine.intents.arm, plan.op, data, meter)
-            *transactions, _ = gather([*staging, arming])
+            *ready, _ = gather([*staging, arming])
         failpoints.hit("arm.after")
     except BaseException:
         # No table commit was sent, so nothing can become visible: the intent may go, if it is there at all.
         engine.intents.disarm(plan.op)
         raise
+    handles: dict[str, Any] = {}
     staged: dict[str, Any] = {}
-    for action, transaction in zip(prepared.actions, transactions, strict=True):
+    for action, (handle, transaction) in zip(prepared.actions, ready, strict=True):
         table = plan.table(action.key)
         if table is None:
             raise AssertionError("every action has a table in the plan")
@@ -345,8 +353,8 @@ def _stage_and_arm(
             "omnigraph:commit": plan.commit.id,
             COUNTS_PROPERTY: json.dumps(action.counts.to_json(), sort_keys=True),
         }
-        staged[action.key] = transaction
-    return staged
+        handles[action.key], staged[action.key] = handle, transaction
+    return handles, staged
 
 
 def _apply(

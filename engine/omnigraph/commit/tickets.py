@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from omnigraph.commit import witness
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.intent import Intent, Ticket, encode_ticket
-from omnigraph.commit.manners import SIGN_OF_LIFE, FrontWatch
+from omnigraph.commit.intent import Intent, Ticket, decode, encode_ticket
+from omnigraph.commit.manners import FIRST_SIGN, SIGN_OF_LIFE, FrontWatch
 from omnigraph.commit.plan import BranchName
 from omnigraph.commit.recover import recover_one
 from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.state import State
+from omnigraph.manifest.swap import Held
+from omnigraph.table.dataset import TableRef
 
 if TYPE_CHECKING:
     from omnigraph.commit.run import Request
+
+GLANCES = 16  # at the file of the front alone, between two looks at the whole queue
 
 
 class Turn:
@@ -36,7 +41,7 @@ class Turn:
         self._deadline = deadline
         self._meter = meter
         self._watch = FrontWatch(engine.manners, engine.clock)
-        self._seen: dict[str, Intent | None] = {}
+        self._others: set[str] = set()  # operations that are not in our way
         self._ticket = b""
         self._life: _Life | None = None
         self.op: str | None = None
@@ -91,60 +96,114 @@ class Turn:
         """Keep the file: the outcome of the plan in it is not known."""
         self.ended()
 
-    def wait(self) -> bool:
-        """Until no older intent names one of our tables. Ends those that are dead on the way. True if there was one."""
+    def wait(self) -> Future[Held] | None:
+        """Until no older intent names one of our tables. Ends those that are dead on the way.
+
+        Returns the newest state, asked for beside the last look at the queue; None if nobody was ahead.
+        """
         front: str | None = None
+        newest: Future[Held] | None = None
         waited = False
         while self.op is not None:
             ahead = self._ahead()
             if not ahead:
                 self._life = self._life or _Life(self._engine, self.op, self._ticket)
-                break
+                return newest or (self._look_up() if waited else None)
             waited = True
             self._engine.manners.note_neighbour()
-            intent, stamp = ahead[0]
-            if front is not None and front != intent.op:
+            if front is not None and front != ahead[0][0]:
                 self._watch.front_moved()
-            front = intent.op
-            if witness.owner_gone(self._engine, intent) or self._watch.beyond_grace(intent.op, stamp, len(ahead)):
-                # What it is by now: its ticket may have become a plan since it was read.
-                now = self._engine.intents.read(intent.op, self._meter)
-                if now is not None:
-                    recover_one(self._engine, now, gone=True, meter=self._meter)
-                self._watch.front_was_dead()
-                front = None
-                continue
+            front, stamp = ahead[0]
+            newest = None
+            if self._suspect(front, stamp):
+                if not self._is_ours(front):
+                    self._others.add(front)
+                    continue
+                if self._end_if_dead(front, stamp, len(ahead)):
+                    front = None
+                    continue
             self._deadline.check("waiting for other writers of the same tables")
-            self._engine.clock.sleep(self._engine.manners.poll_s(len(ahead)))
-        return waited
+            if self._pause(ahead):
+                newest = self._look_up()
+        return newest
 
     def someone_older(self) -> bool:
         """The second look: an older ticket may have been on its way when we listed."""
         return bool(self._ahead())
 
-    def _ahead(self) -> list[tuple[Intent, str]]:
-        found = []
+    def _ahead(self) -> list[tuple[str, str]]:
+        """(operation, stamp) of the older intents that may name one of our tables, oldest first. The youngest one does.
+
+        Only as many are read as it takes to know that one: while it is there, nobody else's tables matter.
+        """
         started = self._engine.clock.monotonic()
         listed = self._engine.intents.names(self._meter)
         self._engine.manners.note_request(self._engine.clock.monotonic() - started)
-        for op, stamp in listed:
-            if self.op is not None and op >= self.op:
-                break
-            intent = self._read(op)
-            if intent is not None and intent.keys & self._request.keys and intent.branch.name == self._request.branch:
-                found.append((intent, stamp))
+        found = [(op, stamp) for op, stamp in listed if op not in self._others and (self.op is None or op < self.op)]
+        while found and not self._is_ours(found[-1][0]):
+            self._others.add(found.pop()[0])
         return found
 
+    def _suspect(self, front: str, stamp: str) -> bool:
+        """Whether the front is worth a closer look: it has not moved for as long as a commit takes, or follows a dead one."""
+        return self._watch.after_dead or self._watch.standing_s(front, stamp) >= self._engine.manners.commit_s
+
+    def _end_if_dead(self, front: str, stamp: str, rank: int) -> bool:
+        intent = self._read(front)
+        known = intent is not None and witness.owner_gone(self._engine, intent)
+        if not known and not self._watch.beyond_grace(front, stamp, rank):
+            return False
+        # What it is by now: its ticket may have become a plan since it was read.
+        now = self._engine.intents.read(front, self._meter)
+        if now is not None:
+            recover_one(self._engine, now, gone=True, meter=self._meter)
+        self._watch.front_was_dead(silent=not known)
+        return True
+
+    def _pause(self, ahead: list[tuple[str, str]]) -> bool:
+        """Sleep until it is worth looking at the queue again. Directly behind the front, a glance at its file alone is
+        quicker. True: that file is gone."""
+        if len(ahead) > 1:
+            self._engine.clock.sleep(self._engine.manners.poll_s(len(ahead)))
+            return False
+        [(op, _)] = ahead
+        seen = b""
+        for _ in range(GLANCES):
+            self._engine.clock.sleep(self._engine.manners.poll_s())
+            found = self._engine.intents.glance(op, self._meter)
+            if found is None:
+                self._open_behind(op, seen)
+                return True
+            seen = found
+        return False
+
+    def _look_up(self) -> Future[Held]:
+        return self._engine.spawn(self._engine.latest, self._request.branch, self._meter)
+
+    def _open_behind(self, op: str, data: bytes) -> None:
+        """Open what the plan before us has left behind, before the state says so: if it came to nothing, so does this."""
+        with contextlib.suppress(Corruption):
+            plan = decode(op, data).plan if data else None
+            for table in () if plan is None else plan.tables:
+                if table.key in self._request.keys:
+                    self._engine.spawn(self._open_quietly, TableRef(table.path, table.ref), table.target)
+
+    def _open_quietly(self, ref: TableRef, version: int) -> None:
+        with contextlib.suppress(OmnigraphError):
+            self._engine.tables.open(ref, version, self._meter)
+
+    def _is_ours(self, op: str) -> bool:
+        intent = self._read(op)
+        return (
+            intent is not None and bool(intent.keys & self._request.keys) and intent.branch.name == self._request.branch
+        )
+
     def _read(self, op: str) -> Intent | None:
-        """Each is read once: the tables that a ticket names hold for the plan that it becomes."""
-        if op not in self._seen:
-            try:
-                intent = self._engine.intents.read(op, self._meter)
-            except Corruption:
-                # Nobody can tell which tables it names. Opens and recoveries stop at it loudly; a queue need not.
-                intent = None
-            self._seen[op] = intent
-        return self._seen[op]
+        try:
+            return self._engine.intents.first_seen(op, self._meter)
+        except Corruption:
+            # Nobody can tell which tables it names. Opens and recoveries stop at it loudly; a queue need not.
+            return None
 
     def _rest(self) -> None:
         if self._life is not None:
@@ -166,7 +225,9 @@ class _Life:
         self._running = engine.spawn(self._run)
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._engine.manners.grace_s * SIGN_OF_LIFE):
+        pause = FIRST_SIGN
+        while not self._stopped.wait(self._engine.manners.grace_s * pause):
+            pause = SIGN_OF_LIFE
             # A sign that is not seen costs the turn, and nothing else.
             with contextlib.suppress(OmnigraphError):
                 self._engine.intents.rewrite(self._op, self._ticket)

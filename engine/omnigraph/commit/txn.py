@@ -6,6 +6,7 @@ Owns the single question "has the branch moved?" and what an answer without a sw
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,9 +97,11 @@ def pinned_table(engine: Engine, pin: Pin, meter: Meter | None = None) -> Pinned
     )
 
 
-def open_txn(engine: Engine, branch: str, *, deadline: Deadline, meter: Meter, waited: bool = False) -> Txn:
-    """The newest state of the branch: one request where nothing has changed since this process last looked. ``waited``:
-    for somebody who has written meanwhile, so that it need not be asked whether anything has changed.
+def open_txn(
+    engine: Engine, branch: str, *, deadline: Deadline, meter: Meter, newest: Future[Held] | None = None
+) -> Txn:
+    """The newest state of the branch: one request where nothing has changed since this process last looked. ``newest``:
+    on its way already, for somebody who has waited for others to write.
 
     "Unchanged" is good enough for a write that ends in a swap. An answer that is not followed by one asks
     ``still_newest`` as well.
@@ -106,7 +109,10 @@ def open_txn(engine: Engine, branch: str, *, deadline: Deadline, meter: Meter, w
     engine.ref_of(branch)
     held = engine.known(branch)
     meter.step()
-    if held is None or waited or engine.manifest.moved(held, meter):
+    if newest is not None:
+        held = newest.result()
+        meter.step(3)
+    elif held is None or engine.manifest.moved(held, meter):
         held = engine.latest(branch, meter)
         meter.step(3)
     return Txn(engine, branch, held, deadline, meter)

@@ -146,6 +146,7 @@ class AbortRow:
 
 
 HistoryRow = CommitRow | AbortRow
+_ENCODED = "_encoded"
 
 
 # --- values to rows -----------------------------------------------------------------------------------------------------
@@ -215,6 +216,15 @@ def head_row(head: Head) -> RawRow:
 
 
 def history_row(row: HistoryRow) -> RawRow:
+    """History never changes, and each swap writes the newest rows again: what was encoded once is kept with its value."""
+    found: RawRow | None = vars(row).get(_ENCODED)
+    if found is None:
+        found = _encoded_history(row)
+        vars(row)[_ENCODED] = found  # no field: a changed copy of the value does not take it along
+    return found
+
+
+def _encoded_history(row: HistoryRow) -> RawRow:
     if isinstance(row, CommitRow):
         tables = {
             key: {
@@ -333,4 +343,5 @@ def to_arrow(rows: Iterable[RawRow]) -> pa.Table:
 
 
 def from_arrow(table: pa.Table) -> list[RawRow]:
-    return [RawRow(**row) for row in table.select(ARROW_SCHEMA.names).to_pylist()]
+    columns = (table.column(name).to_pylist() for name in ARROW_SCHEMA.names)
+    return list(map(RawRow, *columns))
