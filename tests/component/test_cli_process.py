@@ -46,7 +46,7 @@ def test_a_reader_who_leaves_ends_the_process_quietly(command: list[str], graph:
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=110) == 141
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_with_130_and_leaves_the_graph_as_it_was(as_json: bool, grap
     )
     with fifo.open("w"):  # returns when the load has opened the other end: it is under way now
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=110)
     assert process.returncode == 130
     assert "error[interrupted]" in err and "Traceback" not in err
     assert (json.loads(out)["error"]["code"] if as_json else out) == ("interrupted" if as_json else "")
@@ -123,7 +123,7 @@ def test_somebody_at_a_terminal_is_asked_before_a_remote_overwrite(
     )
     os.close(theirs)
     os.write(ours, f"{answer}\n".encode())
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=110)
     os.close(ours)
     assert "Type yes to go on" in err
     assert process.returncode == code, err

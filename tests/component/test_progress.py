@@ -147,7 +147,7 @@ def test_a_terminal_gets_a_bar_that_leaves_nothing_behind(graph: Path, tmp_path:
         if not piece:
             break
         seen += piece
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=110)
     os.close(ours)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
     assert process.returncode == 0 and out.startswith("loaded 3,000 nodes")

@@ -13,7 +13,7 @@ from omnigraph.core.errors import OmnigraphError
 from omnigraph.gq import parse_queries
 from omnigraph.schema import parse_schema
 from omnigraph.testing.emulator import S3Emulator
-from tests.docs import pages
+from tests.docs import pages, terminal
 
 PAGES = pages.all_pages()
 RUNNABLE = [page for page in PAGES if pages.steps(page)]
@@ -139,6 +139,10 @@ def test_every_page_can_be_reached_from_the_front_page() -> None:
         links = (link.partition("#")[0] for link in _LINK.findall(_prose(page)) if not re.match(r"[a-z]+:", link))
         todo += [(page.parent / link).resolve() for link in links if link]
     assert not {_name(page) for page in PAGES} - {_name(page) for page in seen}
+
+
+def test_the_picture_of_the_terminal_shows_what_the_commands_print() -> None:
+    assert pages.agrees(terminal.texts(terminal.PICTURE.read_text()), terminal.texts(terminal.picture()))
 
 
 # --- the instrument -----------------------------------------------------------------------------------------------------

@@ -139,10 +139,10 @@ class Screen:
         names = [clean(name) for name in columns]
         whole = [max(map(len, (name, *(row[i] for row in rows)))) for i, name in enumerate(names)]
         least = [_narrowest([name, *(row[i] for row in rows)]) for i, name in enumerate(names)]
-        if sum(least) + len(_GAP) * len(names) > console.width:
+        if sum(least) + len(_GAP) * (len(names) - 1) > console.width:
             self._records(names, rows)
             return
-        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+        table = Table(box=SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for name, at_right, tight in zip(names, right, map(int.__eq__, whole, least), strict=True):
             table.add_column(name, justify="right" if at_right else "left", overflow="fold", no_wrap=tight)
         for row in rows:
