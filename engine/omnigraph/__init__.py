@@ -38,6 +38,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "lint": ("omnigraph.gq", "lint"),
     "listen": ("omnigraph.core.progress", "listen"),
     "logs": ("omnigraph.core.logs", None),
+    "progress": ("omnigraph.core.progress", None),
     "open": ("omnigraph.graph", "open"),
     "parse_schema": ("omnigraph.schema", "parse_schema"),
 }

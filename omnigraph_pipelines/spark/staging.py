@@ -6,7 +6,7 @@ commit. A task that runs twice leaves files that nobody names; only what came ba
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import omnigraph as og
 from omnigraph_pipelines.spark import reading
-from omnigraph_pipelines.spark.session import parallelism
+from omnigraph_pipelines.spark.counting import Counted, tasks_watched, watched
+from omnigraph_pipelines.spark.session import is_remote, parallelism
 from omnigraph_pipelines.spark.sources import Files, Frame, Part, Place, Records, cut, find
-from omnigraph_pipelines.spark.workers import ANSWER, SparkExchange, SparkWorkers, answer, answers, tasks, together
+from omnigraph_pipelines.spark.stage_tasks import counted, size_of, stage_files, stage_frame, stage_records
+from omnigraph_pipelines.spark.workers import ANSWER, SparkExchange, SparkWorkers, answers, tasks, together
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,6 +93,7 @@ def load(
     target_rows: int = TARGET_ROWS,
     memory_mb: int | None = None,
     validate: str = "auto",
+    progress: Callable[[og.Progress], object] | None = None,
 ) -> og.Receipt:
     """One batch, one commit, one receipt: as ``graph.load``, with the rows staged by executors. ``frames``: by type a
     DataFrame, a ``Frame``, ``Files`` or the path of files; or ``Records``. ``validate``: where rows are compared with one
@@ -107,6 +110,7 @@ def load(
         idempotency_key=idempotency_key,
         on_bad_row=on_bad_row,
         target_rows=target_rows,
+        progress=progress,
     )
     if isinstance(batch, og.Receipt):
         return batch
@@ -122,6 +126,7 @@ def load(
         deadline_s=deadline_s,
         memory_mb=memory_mb,
         validate=validate,
+        progress=progress,
     )
 
 
@@ -136,6 +141,7 @@ def stage(
     idempotency_key: str | None = None,
     on_bad_row: str = "fail",
     target_rows: int = TARGET_ROWS,
+    progress: Callable[[og.Progress], object] | None = None,
 ) -> StagedBatch | og.Receipt:
     """Write the rows of a batch into the graph's store, as one job. A key that is known already is answered with its
     receipt, and nothing is read."""
@@ -146,11 +152,8 @@ def stage(
             txn.abort()
             return known
         task = txn.task(mode, set_aside=on_bad_row == "quarantine", rows_per_file=target_rows)
-        planned = _Plan(spark, task, target_rows)
-        for name, given in _named(task, frames):
-            planned.add(name, given)
-        whole = together(planned.work)
-        parts = [] if whole is None else answers(whole)
+        with og.listen(progress), og.progress.named("load"):
+            types, parts = _run(spark, task, frames, target_rows)
         txn.add_parts(parts)
         errors = [part.error for part in parts if part.error is not None]
         if errors:
@@ -158,9 +161,28 @@ def stage(
     except BaseException:
         txn.abort()
         raise
-    return StagedBatch(
-        txn.id, branch, mode, tuple(planned.types), tuple(parts), on_bad_row == "quarantine", target_rows
-    )
+    return StagedBatch(txn.id, branch, mode, tuple(types), tuple(parts), on_bad_row == "quarantine", target_rows)
+
+
+def _run(
+    spark: SparkSession, task: og.PartTask, frames: Mapping[str, Any] | Records, target_rows: int
+) -> tuple[list[str], list[Any]]:
+    """One job. Rows are told as its tasks end; a Connect server tells tasks and no more."""
+    unit = "tasks" if is_remote(spark) else "rows"
+    with og.progress.phase("staging", unit=unit), tasks_watched(spark), watched(spark) as tally:
+        planned = _Plan(spark, task, target_rows, tally.add)
+        for name, given in _named(task, frames):
+            planned.add(name, given)
+        if unit == "rows":
+            og.progress.expect(planned.rows)
+        whole = together(planned.work)
+        parts = [] if whole is None else answers(whole)
+        if unit == "rows":
+            rows, bytes_ = (sum(one) for one in zip((0, 0), *(size_of(part) for part in parts), strict=True))
+            tally.seen(rows, bytes_)
+            # What files would have was a guess.
+            og.progress.expect(None if planned.rows is None else rows - planned.rows)
+    return planned.types, parts
 
 
 def publish(
@@ -176,6 +198,7 @@ def publish(
     deadline_s: float = COMMIT_S,
     memory_mb: int | None = None,
     validate: str = "auto",
+    progress: Callable[[og.Progress], object] | None = None,
 ) -> og.Receipt:
     """Judge a staged batch as a whole and commit it. A refused batch is taken back. Without ``spark`` everything is judged
     here, in passes where the keys of a table do not fit ``memory_mb``."""
@@ -198,6 +221,7 @@ def publish(
             memory_mb=memory_mb,
             exchange=exchange,
             exchange_always=validate == "spark",
+            progress=progress,
         )
     except og.errors.OmnigraphError:
         if not txn.sent:
@@ -244,11 +268,13 @@ def _named(task: og.PartTask, frames: Mapping[str, Any] | Records) -> Iterator[t
 class _Plan:
     """The tasks of one batch."""
 
-    def __init__(self, spark: SparkSession, task: og.PartTask, target_rows: int) -> None:
+    def __init__(self, spark: SparkSession, task: og.PartTask, target_rows: int, count: Counted) -> None:
         self._spark = spark
         self._task = task
         self._target_rows = target_rows
+        self._count = count
         self._order = 0
+        self.rows: int | None = 0  # about so many, where that can be told
         self.types: list[str] = []
         self.work: list[DataFrame] = []
 
@@ -273,20 +299,21 @@ class _Plan:
 
     def _frame(self, name: str, given: Frame) -> None:
         self._task.check_columns(name, arrow_schema(given.frame), given.columns)
-        run = partial(_stage_frame, self._task, name, dict(given.columns), self._order)
+        run = partial(stage_frame, self._task, self._count, name, dict(given.columns), self._order)
         self._order += 1
+        self.rows = None
         self.work.append(given.frame.mapInArrow(run, ANSWER))
 
     def _files(self, name: str, given: Files) -> None:
         places = find(given.paths, given.format)
         for place in places[:1] if len({place.format for place in places}) == 1 else places:
             reading.check_place(self._task, name, place, given.columns)
-        run = partial(_stage_files, self._task, name, dict(given.columns))
+        run = partial(counted, self._count, partial(stage_files, self._task, name, dict(given.columns)))
         self.work.append(tasks(self._spark, run, self._share_out(places)))
 
     def _records(self, given: Records) -> None:
         places = find(given.paths, "ndjson")
-        run = partial(_stage_records, self._task)
+        run = partial(counted, self._count, partial(stage_records, self._task))
         self.work.append(tasks(self._spark, run, self._share_out(places, records=True)))
 
     def _share_out(self, places: Sequence[Place], *, records: bool = False) -> list[list[tuple[og.Split, Part]]]:
@@ -299,6 +326,7 @@ class _Plan:
             ]
             self._order += 1
         total = sum(part.weight for _, part in splits)
+        self.rows = None if self.rows is None else self.rows + int(total)
         side_by_side = parallelism(self._spark)
         wanted = max(ceil(total / self._target_rows), min(side_by_side, ceil(8 * total / self._target_rows)), 1)
         if wanted > side_by_side:
@@ -338,43 +366,3 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
             violations=[],
             total=1,
         ) from error
-
-
-# --- inside a task --------------------------------------------------------------------------------------------------------
-
-
-def _stage_frame(
-    task: og.PartTask, name: str, columns: Mapping[str, str], order: int, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    split = og.Split(order, 0 if context is None else context.partitionId())
-
-    def work(rows: Iterator[pa.RecordBatch]) -> Any:
-        return task.stage_table(name, [og.TableRows(split, rows, columns)], split.key)
-
-    yield answer(split.key, work, batches)
-
-
-def _stage_files(
-    task: og.PartTask, name: str, columns: Mapping[str, str], splits: Sequence[tuple[og.Split, Part]]
-) -> Any:
-    place = splits[0][0].key
-    if splits[0][1].place.format in ("json", "ndjson"):
-        return task.stage_objects(name, (og.ObjectRows(split, _blocks(part), columns) for split, part in splits), place)
-    rows = (
-        og.TableRows(split, reading.batches(part), columns, "texts" if part.place.format == "csv" else "arrow")
-        for split, part in splits
-    )
-    return task.stage_table(name, rows, place)
-
-
-def _blocks(part: Part) -> Iterator[bytes]:
-    with reading.text_of(part) as stream:
-        yield from reading.whole(stream, part.place) if part.place.format == "json" else reading.line_blocks(stream)
-
-
-def _stage_records(task: og.PartTask, splits: Sequence[tuple[og.Split, Part]]) -> Any:
-    rows = (og.RecordRows(split, reading.text_of(part)) for split, part in splits)
-    return task.stage_records(rows, splits[0][0].key)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import omnigraph as og
+from omnigraph_pipelines.spark.counting import Counted, watched
 from omnigraph_pipelines.spark.session import parallelism
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ class SparkWorkers:
         """The results in the order of the items. Raises the first error of ours by that order."""
         if not items:
             return []
-        return answers(tasks(self._spark, function, items))
+        with watched(self._spark) as tally:
+            found = answers(tasks(self._spark, partial(_counted, tally.add, function), items))
+            tally.seen(len(items), 0)
+        return found
 
 
 class SparkExchange:
@@ -62,8 +66,17 @@ class SparkExchange:
         if not items:
             return []
         pieces = _apart(self._spark, items).mapInArrow(_spreading(spread), PIECE)
-        judged = pieces.repartitionById(shares, pieces.share.cast("int")).mapInArrow(_judging(judge), ANSWER)
-        return answers(judged)
+        together = pieces.repartitionById(shares, pieces.share.cast("int"))
+        with og.progress.phase("comparing", unit="shares", total=shares), watched(self._spark) as tally:
+            found = answers(together.mapInArrow(_judging(partial(_counted, tally.add, judge)), ANSWER))
+            tally.seen(shares, 0)
+        return found
+
+
+def _counted(count: Counted, function: Callable[..., R], *given: Any) -> R:
+    found = function(*given)
+    count(1, 0)
+    return found
 
 
 def tasks(spark: SparkSession, function: Callable[[T], R], items: Sequence[T]) -> DataFrame:

@@ -135,17 +135,24 @@ def connect(uri: str, _: Path) -> None:
     """Everything through a Connect server."""
     spark = ogs.spark_session(remote="local[2]")
     with og.open(uri) as graph:
-        receipt = ogs.load(spark, graph, {"Person": people(spark)}, mode="append")
+        events: list[og.Progress] = []
+        receipt = ogs.load(spark, graph, {"Person": people(spark)}, mode="append", progress=events.append)
         say(inserted=receipt.tables["node:Person"].inserted)
+        staging = [one for one in events if one.phase == "staging"]
+        say(unit=staging[-1].unit, state=staging[-1].state, tasks=staging[-1].done, in_order=_in_order(staging))
         again = ogs.load(spark, graph, {"Person": people(spark).where("age < 10")}, mode="merge")
         say(unchanged=again.tables["node:Person"].unchanged)
         frame = ogs.read(spark, graph.snapshot(), "Person")
         say(read=frame.where("age = 5").count(), columns=frame.columns)
         try:
-            ogs.load(spark, graph, {"Person": people(spark)}, mode="append")
+            ogs.load(spark, graph, {"Person": people(spark)}, mode="append", validate="spark")
         except og.errors.KeyConflict as error:
             say(refused=error.code, total=error.total)
     spark.stop()
+
+
+def _in_order(events: list[og.Progress]) -> bool:
+    return [one.done for one in events] == sorted(one.done for one in events)
 
 
 def publish_elsewhere(uri: str, folder: Path) -> None:

@@ -116,6 +116,8 @@ def test_everything_works_through_a_connect_server(graph: og.Graph, tmp_path: Pa
     assert facts["unchanged"] == len([n for n in range(ROWS) if n % 90 < 10])
     assert facts["read"] == len([n for n in range(ROWS) if n % 90 == 5])
     assert facts["refused"] == "key-conflict"
+    # A server tells tasks and no rows; how many there were is its own affair.
+    assert (facts["unit"], facts["state"], facts["in_order"]) == ("tasks", "done", True)
 
 
 def test_a_task_that_fails_half_way_is_repeated_and_its_files_are_nobodys(

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.core import progress
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.write.rejects import Rejected
 from omnigraph.write.staging import StagedFragments
@@ -93,7 +94,8 @@ class Workers(Protocol):
     """Somebody who runs a picklable function on many items, here or elsewhere."""
 
     def each(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """The results in the order of the items. Raises the first error by that order."""
+        """The results in the order of the items. Raises the first error by that order. Each counts as one unit of the
+        present phase."""
         ...
 
 
@@ -104,7 +106,14 @@ class Threads:
         self._count = count
 
     def each(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        count = progress.counter()
+
+        def run(item: T) -> R:
+            found = function(item)
+            count(1, 0)
+            return found
+
         if len(items) <= 1:
-            return [function(item) for item in items]
+            return [run(item) for item in items]
         with ThreadPoolExecutor(self._count, "omnigraph-part") as pool:
-            return list(pool.map(function, items))
+            return list(pool.map(run, items))

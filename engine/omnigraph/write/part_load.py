@@ -7,10 +7,10 @@ the graph moves meanwhile everything from the judgement on is repeated: the sour
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from omnigraph.write.receipt import Receipt, RejectedRows, TableChange
 from omnigraph.write.rejects import Rejected
 from omnigraph.write.staging import StagedFragments
 from omnigraph.write.validate import Verdict
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _PACKED_HERE_ROWS: Final = 200_000  # so few rows are packed before a job has started
 
@@ -120,6 +123,7 @@ class PartLoad:
         items = [one for listed in wanted.values() for one in listed if isinstance(one, Pack)]
         if not items:
             return
+        progress.expect(len(items))
         rows = sum(fragments_.rows_of(one) for item in items for one in item.described)
         workers = self.workers if rows > _PACKED_HERE_ROWS else Threads()
         done = iter(workers.each(partial(pack, self.task), items))
@@ -252,10 +256,17 @@ class PartLoad:
         return items
 
     def _rewrite(self, task: PartTask, items: list[Rewrite]) -> list[RewrittenRows]:
-        done = self.workers.each(partial(rewrite, task), items)
+        done = self.each("rewriting", partial(rewrite, task), items)
         for item, result in zip(items, done, strict=True):
             self.note_written(item.key, result.new)
         return done
+
+    def each(self, phase: str, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Work on fragments that workers share."""
+        if not items:
+            return []
+        with progress.phase(phase, unit="fragments", total=len(items)):
+            return self.workers.each(function, items)
 
     def note_written(self, key: str, fragments: Iterable[Mapping[str, Any]]) -> None:
         base = self.task.targets[key].table.relative
@@ -300,7 +311,7 @@ class PartLoad:
     def _merge(self, txn: Txn) -> Prepared | None:
         found = self._judge(txn)
         dropped = _by_table(found.rejected)
-        merge = PartMerge(txn, at_pins(self.task, txn, self.given.keys), self.workers, self)
+        merge = PartMerge(txn, at_pins(self.task, txn, self.given.keys), self)
         actions = merge.actions(found.replacing, dropped)
         self.unchanged = merge.unchanged
         if dropped:

@@ -24,7 +24,6 @@ from omnigraph.table import staged as fragments_
 from omnigraph.write.arrays import one_array, positions
 from omnigraph.write.changes import RowIndex, TypeChange
 from omnigraph.write.committed import is_scanned
-from omnigraph.write.part import Workers
 from omnigraph.write.part_input import ROW, PartInput
 from omnigraph.write.part_judge import Judgement
 from omnigraph.write.part_rewrite import Addresses, Rewrite, RewrittenRows, removals, remove, rewrite
@@ -123,10 +122,9 @@ def _looked_up(table: Any, texts: pa.Array[Any]) -> tuple[RowIndex, Addresses]:
 class PartMerge:
     """One plan of a merge."""
 
-    def __init__(self, txn: Txn, task: PartTask, workers: Workers, load: PartLoad) -> None:
+    def __init__(self, txn: Txn, task: PartTask, load: PartLoad) -> None:
         self._txn = txn
         self._task = task
-        self._workers = workers
         self._load = load
         self.unchanged: dict[str, TableChange] = {}
         self.records: dict[tuple[str, int], Any] = {}
@@ -144,7 +142,7 @@ class PartMerge:
         pin = self._txn.pin(key)
         items = self._items(key, replacing, dropped)
         needed = [item for item, _ in items if item.is_needed]
-        done = self._workers.each(partial(rewrite, self._task), needed)
+        done = self._load.each("rewriting", partial(rewrite, self._task), needed)
         for item, result in zip(needed, done, strict=True):
             self._load.note_written(item.key, result.new)
         unchanged = sum(result.unchanged for result in done)
@@ -162,7 +160,7 @@ class PartMerge:
         if not updated:
             described = [fragments_.fragment_json(fragment) for fragment in new]
             return self._load.sending(key, lambda handle: fragments_.append_transaction(handle, described), counts)
-        removed = self._workers.each(partial(remove, self._task), removals(key, replaced))
+        removed = self._load.each("removing", partial(remove, self._task), removals(key, replaced))
         base = self._task.targets[key].table.relative
         files = {f"{base}/{one.file[0]}" for one in removed if one.file is not None}
         self._load.written |= files

@@ -1,0 +1,73 @@
+"""What a task does with its share of the sources: read it, stage it, count it.
+
+Owns nothing of the plan: a task is told what to read and what to call it. Runs on executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import omnigraph as og
+from omnigraph_pipelines.spark import reading
+from omnigraph_pipelines.spark.counting import Counted
+from omnigraph_pipelines.spark.sources import Part
+from omnigraph_pipelines.spark.workers import answer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def size_of(part: og.StagedPart) -> tuple[int, int]:
+    """Rows and bytes."""
+    staged = [share.staged for share in part.shares if share.staged is not None]
+    return sum(one.rows for one in staged), sum(file.size for one in staged for file in one.files)
+
+
+def counted(count: Counted, work: Callable[[Any], Any], item: Any) -> Any:
+    part = work(item)
+    count(*size_of(part))
+    return part
+
+
+def stage_frame(
+    task: og.PartTask,
+    count: Counted,
+    name: str,
+    columns: Mapping[str, str],
+    order: int,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    split = og.Split(order, 0 if context is None else context.partitionId())
+
+    def work(rows: Iterator[pa.RecordBatch]) -> Any:
+        return task.stage_table(name, [og.TableRows(split, rows, columns)], split.key)
+
+    yield answer(split.key, partial(counted, count, work), batches)
+
+
+def stage_files(
+    task: og.PartTask, name: str, columns: Mapping[str, str], splits: Sequence[tuple[og.Split, Part]]
+) -> Any:
+    place = splits[0][0].key
+    if splits[0][1].place.format in ("json", "ndjson"):
+        return task.stage_objects(name, (og.ObjectRows(split, _blocks(part), columns) for split, part in splits), place)
+    rows = (
+        og.TableRows(split, reading.batches(part), columns, "texts" if part.place.format == "csv" else "arrow")
+        for split, part in splits
+    )
+    return task.stage_table(name, rows, place)
+
+
+def _blocks(part: Part) -> Iterator[bytes]:
+    with reading.text_of(part) as stream:
+        yield from reading.whole(stream, part.place) if part.place.format == "json" else reading.line_blocks(stream)
+
+
+def stage_records(task: og.PartTask, splits: Sequence[tuple[og.Split, Part]]) -> Any:
+    rows = (og.RecordRows(split, reading.text_of(part)) for split, part in splits)
+    return task.stage_records(rows, splits[0][0].key)
