@@ -13,6 +13,7 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import Ticket, encode_ticket
 from omnigraph.commit.plan import BranchName, Counts, Owner
 from omnigraph.commit.run import Action, Prepared, Request, run
+from omnigraph.commit.tickets import Turn
 from omnigraph.commit.txn import Txn
 from omnigraph.core import failpoints
 from omnigraph.core.clock import ManualClock
@@ -20,6 +21,7 @@ from omnigraph.core.errors import OutcomeUnknown
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.table.dataset import TableRef
 from omnigraph.testing.content import commits_of, faults_of, history_of
 from omnigraph.testing.operations import append, keys_of, rows_for
 
@@ -74,6 +76,114 @@ def test_tickets_of_other_tables_are_not_waited_for(engines: Callable[..., Engin
     append(engine, ONE, ["a"])
     assert clock.monotonic() - before < 1.0
     assert pending(engine) == [other]
+
+
+def test_a_row_that_somebody_else_ended_after_a_silence_makes_the_next_grace_short() -> None:
+    clock = ManualClock()
+    mine = manners.Manners(clock)
+    watch = manners.FrontWatch(mine, clock)
+    assert not watch.beyond_grace("first", "1")
+    clock.sleep(0.6 * mine.grace_s)
+    assert not watch.beyond_grace("first", "1")
+    watch.front_moved()
+    assert mine.aware
+    later = manners.FrontWatch(mine, clock)  # of the next write of this process
+    assert not later.beyond_grace("second", "1")
+    clock.sleep(manners.AWARE_GRACE * mine.grace_s)
+    assert later.beyond_grace("second", "1"), "who kills one process often kills more"
+    clock.sleep(manners.AWARE_GRACES * mine.grace_s)
+    assert not mine.aware, "and forgets it"
+
+
+def test_a_front_that_moves_by_itself_teaches_nothing() -> None:
+    clock = ManualClock()
+    mine = manners.Manners(clock)
+    watch = manners.FrontWatch(mine, clock)
+    watch.beyond_grace("first", "1")
+    clock.sleep(0.4 * mine.grace_s)
+    watch.beyond_grace("first", "2")  # it has shown that it lives
+    clock.sleep(0.4 * mine.grace_s)
+    watch.front_moved()
+    assert not mine.aware
+
+
+def test_a_waiter_reads_the_nearest_ticket_that_is_in_its_way_and_no_other(
+    engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    engine = engines(clock=clock)
+    front = put_ticket(engine, ELSEWHERE, ONE)
+    row = [put_ticket(engine, ELSEWHERE, ONE) for _ in range(5)]
+    apart = put_ticket(engine, ELSEWHERE, TWO[1:])
+    read: list[str] = []
+    fetch = engine.intents.read
+    monkeypatch.setattr(engine.intents, "read", lambda op, meter=None: read.append(op) or fetch(op, meter))
+    looks = 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            for op in (front, *row):
+                engine.intents.disarm(op)
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    engine.manners.note_neighbour()
+    append(engine, ONE, ["a"])
+    assert read == [apart, row[-1]]
+    assert pending(engine) == [apart]
+
+
+def test_what_the_plan_before_leaves_behind_is_open_before_the_state_says_so(
+    engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = engines(), engines()
+    for engine in (first, second):
+        engine.manners.note_neighbour()
+    behind, there = threading.Event(), threading.Event()
+    glance = second.intents.glance
+
+    def looked(op: str, meter: Meter | None = None) -> bytes | None:
+        found = glance(op, meter)
+        if found is not None and b'"armed"' in found:
+            there.set()
+        return found
+
+    monkeypatch.setattr(second.intents, "glance", looked)
+    opened_at: list[tuple[str, int]] = []
+    quietly = Turn._open_quietly
+
+    def noted(self: Turn, ref: TableRef, version: int) -> None:
+        opened_at.append((ref.location, version))
+        quietly(self, ref, version)
+
+    monkeypatch.setattr(Turn, "_open_quietly", noted)
+
+    def prepare(txn: Txn) -> Prepared:
+        behind.set()
+        rows = rows_for(txn, ONE[0], ["first"])
+        return Prepared(
+            (Action(ONE[0], lambda handle, meter: first.tables.stage_append(handle, rows, meter), Counts(inserted=1)),)
+        )
+
+    swap = first.manifest.swap
+
+    def swapped(*args: object, **kwargs: object) -> object:
+        assert there.wait(60), "the one behind never saw the plan"
+        return swap(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(first.manifest, "swap", swapped)
+    one = threading.Thread(target=lambda: run(first, Request("load", MAIN, frozenset(ONE), "first"), prepare, Meter()))
+    two = threading.Thread(target=lambda: append(second, ONE, ["second"], actor="second"))
+    one.start()
+    assert behind.wait(60)
+    two.start()
+    for thread in (one, two):
+        thread.join(60)
+        assert not thread.is_alive()
+    pin = first.latest(MAIN).state.tables[ONE[0]]
+    assert opened_at == [(pin.location, pin.version - 1)]
+    assert faults_of(first) == []
 
 
 def test_a_writer_that_met_nobody_never_lists(engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:

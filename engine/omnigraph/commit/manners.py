@@ -17,6 +17,7 @@ GRACE_COMMITS = 20.0
 SHORT_GRACE = 0.1  # of the grace, behind a front that turned out dead: a row of dead owners must not cost one each ...
 SHORT_COMMITS = 3.0  # ... and never less than a living one needs to see that it is at the front, and to say so
 AWARE_GRACE = 0.2  # of the grace, for a while after a death: who kills one process often kills more
+DEAD_PROBABLY = 0.5  # of the grace: a front that was silent for so long, and is gone, was ended by somebody else
 AWARE_GRACES = 4.0  # how long that while is
 FURTHER_BACK = 1.2  # of the grace, for those with somebody between them and the front: one is enough to end the dead
 SIGN_OF_LIFE = 0.25  # of the grace: how often a writer that is long at the front says that it lives
@@ -158,6 +159,10 @@ class FrontWatch:
             self._manners.note_death()
 
     def front_moved(self) -> None:
-        """The one at the front finished by itself: the next has a full grace, unless somebody died not long ago."""
+        """The one at the front is gone: the next has a full grace, unless somebody died not long ago. After half a grace
+        of silence it was probably ended by somebody else behind it, who will be as quick with the next."""
+        front = self._front
+        if front is not None and self._clock.monotonic() - front.since >= DEAD_PROBABLY * self._manners.grace_s:
+            self._manners.note_death()
         self._front = None
         self._short = False

@@ -175,6 +175,8 @@ class Turn:
                 self._open_behind(op, seen)
                 return True
             seen = found
+            if self._deadline.left() <= 0:
+                break
         return False
 
     def _look_up(self) -> Future[Held]:
