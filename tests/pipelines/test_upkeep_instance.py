@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.run_coordinator import QueuedRunCoordinator
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +43,16 @@ def test_a_pool_has_one_place_and_a_run_that_ended_gives_it_back(home: Path) -> 
         assert instance.run_monitoring_settings["free_slots_after_run_end_seconds"] <= 60
         assert instance.run_retries_max_retries >= 1
         assert not instance.run_retries_retry_on_asset_or_op_failure
+
+
+def test_a_run_that_is_asked_for_is_launched_within_a_second(home: Path) -> None:
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        coordinator = instance.run_coordinator
+        assert isinstance(coordinator, QueuedRunCoordinator)
+        assert coordinator.dequeue_interval_seconds == 1
+        assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 4
+    production = yaml.safe_load((ROOT / "deploy" / "dagster.yaml").read_text())
+    assert production["run_coordinator"]["config"] == {"dequeue_interval_seconds": 1}
 
 
 def test_the_workspace_names_a_module_that_loads() -> None:
