@@ -161,7 +161,7 @@ def _on_disk(quick: bool) -> Table:
         rows = _beside(roots, many, rounds, each, 2 * each, ONE)
         rows += _beside(roots, many, rounds, each, 2 * each, BOTH)
         for what, shortcut in (("two tables, a SIGKILL every 2 s", True), ("the same, dead owners not known", False)):
-            found = race(roots.fresh(), many, 4 * each, BOTH, kill=0.5 if quick else KILL_EVERY_S, shortcut=shortcut)
+            found = race(roots.fresh(), many, each, BOTH, kill=0.5 if quick else KILL_EVERY_S, shortcut=shortcut)
             rows.append(_row(what, [found]))
     finally:
         roots.close()

@@ -50,6 +50,11 @@ the indexes. Cleanup deletes in calls of a thousand versions, so its memory does
     "throughput": """\
 ## Throughput and memory
 """,
+    "contention": """\
+## Many processes on the same tables
+
+What the checks of these runs are, and what they are evidence for, is on the page about [reliability](reliability.md).
+""",
     "dagster": """\
 ## In Dagster
 
