@@ -155,6 +155,22 @@ def test_a_bad_table_is_named_as_far_as_it_could_be_read(name: str, graph: og.Gr
     assert not [one for one in wanted if one not in said], said
 
 
+def test_names_that_are_not_those_of_the_schema_are_answered_with_those_that_are(
+    graph: og.Graph, tmp_path: Path
+) -> None:
+    (tmp_path / "p.csv").write_text("email,nme\na,b\n")
+    for source, said in (
+        ({"Persn": tmp_path / "p.csv"}, "there are Knows, LivesIn, City, Person"),
+        ({"Person": tmp_path / "p.csv"}, '"nme"'),
+    ):
+        with pytest.raises(og.errors.DataInvalid) as caught:
+            graph.load(source, mode="append")
+        assert said in caught.value.message and "TYPE=FILE:property=column" in caught.value.hint
+    with pytest.raises(og.errors.DataInvalid) as caught:
+        graph.load([person(age="old")], mode="append")
+    assert "correct the records" in caught.value.hint
+
+
 def test_a_file_that_cannot_be_read_at_all_is_named(graph: og.Graph, tmp_path: Path) -> None:
     out = io.BytesIO()
     pq.write_table(pa.table({"email": ["b"], "name": [1]}), out)

@@ -450,6 +450,15 @@ def test_the_uri_comes_from_position_option_or_environment(
     assert run("status", "social.omni", "--json").result["head"]["commit_id"] == head
 
 
+def test_a_name_and_a_graph_are_told_apart_in_either_order(run: Run, folder: Path) -> None:
+    run("checkpoint", "create", "social.omni", "one")
+    run("checkpoint", "create", "two", "social.omni")
+    named = [one["name"] for one in run("checkpoint", "list", "social.omni", "--json").result["checkpoints"]]
+    assert named == ["one", "two"]
+    missing = run("checkpoint", "delete", "three", "social.omni", "--json", code=3).error
+    assert "three" in missing["error"] and missing["code"] == "not-found"
+
+
 def test_actors_come_from_the_option_or_the_environment(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,7 +141,7 @@ def test_what_a_hint_of_the_pipelines_says_to_run_can_be_run(
 def test_every_extra_that_a_message_tells_to_install_exists() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = {extra for text in texts() for extra in re.findall(r"omnigraph-pipelines\[([a-z,]+)\]", text)}
-    assert {"cli", "frames", "pipelines"} <= named <= set(project["optional-dependencies"])
+    assert {"cli", "pipelines"} <= named <= set(project["optional-dependencies"])
 
 
 def test_every_option_that_a_message_names_is_one_of_a_command() -> None:

@@ -253,3 +253,16 @@ def test_a_missing_table_is_not_found_whatever_the_folders_above_are_called(tmp_
     with pytest.raises(ValueError, match="was not found") as missing:
         lance.dataset(str(tmp_path / folder / "some.graph" / "__manifest"))
     assert isinstance(translate(missing.value, "open"), NotFound)
+
+
+def test_what_stands_in_the_way_of_a_first_connection_is_said_plainly() -> None:
+    """As Lance 14 words it, without its wrappers and the dump of the exchange."""
+    nested = (
+        "LanceError(IO): Generic N/A error: LanceError(IO): Failed to get AWS credentials: ProviderError(x { raw: y })"
+    )
+    refused = translate(OSError(nested), "open __manifest")
+    assert isinstance(refused, StoreRefused) and "AWS_PROFILE" in refused.hint
+    assert refused.message == "open __manifest failed: Failed to get AWS credentials"
+    region = translate(ValueError("Generic S3 error: Failed to resolve region for bucket 'b'"), "open __manifest")
+    assert isinstance(region, StoreUnavailable) and "aws_region" in region.hint
+    assert region.message == "open __manifest failed: Failed to resolve region for bucket 'b'"

@@ -141,6 +141,7 @@ def test_every_page_can_be_reached_from_the_front_page() -> None:
     assert not {_name(page) for page in PAGES} - {_name(page) for page in seen}
 
 
+@pytest.mark.timeout(300)
 def test_the_picture_of_the_terminal_shows_what_the_commands_print() -> None:
     assert pages.agrees(terminal.texts(terminal.PICTURE.read_text()), terminal.texts(terminal.picture()))
 

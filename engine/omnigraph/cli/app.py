@@ -194,13 +194,17 @@ def _call(command: tree.Command, screen: Screen, common: dict[str, Any]) -> Call
 
 
 def _sort_out(name: str, given: Sequence[str]) -> tuple[str, str | None]:
-    """``[URI] ID`` in either order: an id has a form of its own."""
+    """``[URI] ID`` in either order: an id has a form of its own, and a graph of this disk is a folder."""
     if len(given) == 1:
         return given[0], None
     if len(given) > 2:
         raise Usage(f"too many arguments: give a URI and one {name}")
     first, second = given
-    return (first, second) if _looks_like_an_id(first) and not _looks_like_an_id(second) else (second, first)
+    if _looks_like_an_id(first) and not _looks_like_an_id(second):
+        return first, second
+    if "://" not in first and not os.path.isdir(first) and ("://" in second or os.path.isdir(second)):
+        return first, second
+    return second, first
 
 
 def _looks_like_an_id(text: str) -> bool:

@@ -22,6 +22,8 @@ from omnigraph.core.errors import (
     StoreUnavailable,
 )
 
+_WRAPPERS = re.compile(r"(?:LanceError\(IO\): |Generic \S+ error: )+")
+"""What Lance and its store client put around a message, once for each layer that it passes."""
 _MESSAGE_CHARS_MAX = 300
 """Longer texts of Lance repeat themselves (nested causes); the full one stays on ``__cause__``."""
 
@@ -66,7 +68,7 @@ _CONFLICT_INCOMPATIBLE = ("Incompatible transaction",)
 _REFUSED = (
     "lacked the necessary privileges",
     "lacked valid authentication credentials",
-    "Failed to get AWS credentials",
+    _CREDENTIALS := "Failed to get AWS credentials",
     "CredentialsNotLoaded",
     "status code: 401",
     "status code: 403",
@@ -89,6 +91,7 @@ _UNAVAILABLE = (
     "Connection reset",
     "Connection refused",
     "operation timed out",
+    _REGION := "Failed to resolve region for bucket",
     "No space left on device (os error 28)",
     "Disk quota exceeded (os error 122)",
     "Too many open files (os error 24)",
@@ -187,11 +190,21 @@ def translate(exc: BaseException, what: str) -> OmnigraphError:
     if kind is None:
         # An unexplained I/O failure is the store's; anything else is ours and must not look like weather.
         kind = StoreUnavailable if isinstance(exc, OSError) else OmnigraphError
-    return kind(f"{what} failed: {brief(exc)}", fate=fate.value)
+    return kind(f"{what} failed: {brief(exc)}", hint=_hint(str(exc)), fate=fate.value)
+
+
+def _hint(text: str) -> str | None:
+    """What to do where the class of the error does not say it; for what stands in the way of a first connection."""
+    if _REGION in text:
+        return "name the region (AWS_REGION, or the storage option aws_region) and check the bucket's name"
+    if _CREDENTIALS in text:
+        return "set credentials in the environment, or name a profile in AWS_PROFILE; `omnigraph doctor` says what it finds"
+    return None
 
 
 def brief(exc: BaseException) -> str:
     """The text of a foreign exception on one line, without the source positions that Lance appends."""
     text = re.sub(r",? ?\S*/rust\S*/\S+\.rs:\d+:\d+", "", str(exc)) or type(exc).__name__
-    text = " ".join(text.split())
+    text = _WRAPPERS.sub("", " ".join(text.split()))
+    text = text.partition(": ProviderError(")[0]  # a dump of the whole exchange
     return text if len(text) <= _MESSAGE_CHARS_MAX else text[: _MESSAGE_CHARS_MAX - 1] + "…"

@@ -31,6 +31,8 @@ from omnigraph.write.violations import Violation, data_invalid, show_value
 
 Deliver = Callable[[TableType, Piece], None]
 
+_KNOWN_SHOWN = 10
+
 
 @dataclass(frozen=True)
 class Context:
@@ -115,19 +117,21 @@ def open_tables(source: Any, context: Context) -> list[TableStream]:
 def _named(source: Any, catalog: Catalog) -> Iterator[tuple[str, TableType, Any]]:
     if isinstance(source, Batch):
         for name, given in source.nodes.items():
-            yield name, _known(catalog.find_node(name), "node", name), given
+            yield name, _known(catalog, catalog.find_node(name), "node", name), given
         for name, given in source.edges.items():
-            yield name, _known(catalog.find_edge(name), "edge", name), given
+            yield name, _known(catalog, catalog.find_edge(name), "edge", name), given
         return
     for name, given in source.items():
         if not isinstance(name, str):
             raise InvalidInput(f"types are named by texts, got {show_value(name)}")
-        yield name, _known(catalog.find_node(name) or catalog.find_edge(name), "", name), given
+        yield name, _known(catalog, catalog.find_node(name) or catalog.find_edge(name), "", name), given
 
 
-def _known(declared: NodeType | EdgeType | None, kind: str, name: str) -> TableType:
+def _known(catalog: Catalog, declared: NodeType | EdgeType | None, kind: str, name: str) -> TableType:
     if declared is None:
-        message = f"no such {kind + ' ' if kind else ''}type: {show_value(name)}"
+        names = [one.name for one in catalog.types() if one.table_key.startswith(kind)]
+        shown = ", ".join(names[:_KNOWN_SHOWN]) + (", …" if len(names) > _KNOWN_SHOWN else "")
+        message = f"no such {kind + ' ' if kind else ''}type: {show_value(name)}; there are {shown or 'none'}"
         raise data_invalid([Violation(v.UNKNOWN_TYPE, message, value=show_value(name))], 1)
     return declared
 

@@ -46,6 +46,13 @@ CARD_MAX: Final = "card-max"
 CARD_MIN: Final = "card-min"
 ORPHAN: Final = "orphan"
 
+# Complaints that are about a whole table when they name no record: its type or its columns are called otherwise.
+_OF_NAMES: Final = frozenset({UNKNOWN_PROPERTY, REQUIRED, MISSING_ENDPOINT_VALUE, DUPLICATE_MEMBER})
+_HINT_OF_NAMES: Final = (
+    "name types and columns as the schema does, or say which column is meant: TYPE=FILE:property=column, in Python "
+    'TableFile(path, columns={"property": "column"})'
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -182,4 +189,9 @@ def data_invalid(shown: Iterable[Violation], total: int) -> DataInvalid:
     message = first[0].line if first else "the input breaks the schema"
     if total > 1:
         message += f" (and {total - 1} more)"
-    return DataInvalid(message, violations=[v.to_dict() for v in first], total=total)
+    hint = _HINT_OF_NAMES if first and all(map(_is_of_names, first)) else None
+    return DataInvalid(message, hint=hint, violations=[v.to_dict() for v in first], total=total)
+
+
+def _is_of_names(one: Violation) -> bool:
+    return one.record is None and (one.code == UNKNOWN_TYPE or (one.source is not None and one.code in _OF_NAMES))
