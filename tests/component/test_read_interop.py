@@ -145,6 +145,17 @@ def test_a_missing_library_is_named_with_its_extra(
     assert caught.value.hint == "pip install 'omnigraph-pipelines[frames]'"
 
 
+@pytest.mark.parametrize("library", ["pyspark", "omnigraph_pipelines.spark"])
+def test_spark_without_its_extra_is_refused_with_its_name(
+    snap: Snapshot, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtra, match=library) as caught:
+        snap.to_spark(None, "Person")
+    assert caught.value.extra == "pipelines"
+    assert caught.value.hint == "pip install 'omnigraph-pipelines[pipelines]'"
+
+
 def test_frames_refuse_what_a_snapshot_refuses(snap: Snapshot) -> None:
     for method in ("to_pandas", "to_polars"):
         with pytest.raises(InvalidInput):

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import omnigraph as og
@@ -139,12 +140,12 @@ def test_a_filter_that_cannot_be_answered_is_refused_at_once(
 
 
 def test_fragments_are_partitions(spark: Any, things: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    from omnigraph_pipelines.spark.source import _gathered
+    from omnigraph_pipelines.spark.scan import gathered
 
     fragments = things.snapshot().fragments("Thing")
-    assert [list(one) for one in _gathered(fragments)] == [[0, 1, 2]]
-    monkeypatch.setattr("omnigraph_pipelines.spark.source._PARTITION_ROWS", 15)
-    assert [list(one) for one in _gathered(fragments)] == [[0], [1], [2]]
+    assert [list(one) for one in gathered(fragments)] == [[0, 1, 2]]
+    monkeypatch.setattr("omnigraph_pipelines.spark.scan._PARTITION_ROWS", 15)
+    assert [list(one) for one in gathered(fragments)] == [[0], [1], [2]]
     snapshot = things.snapshot()
     assert snapshot.to_batches("Thing", ["id"], fragments=[1]).read_all().num_rows == 10
     with pytest.raises(og.errors.InvalidInput, match="no fragment 9"):
@@ -173,3 +174,50 @@ def test_sql_and_empty_tables(spark: Any, tmp_path: Path) -> None:
 def test_a_column_that_is_not_there_is_named(spark: Any, things: og.Graph) -> None:
     with pytest.raises(og.errors.InvalidInput, match="nope"):
         read(spark, things.snapshot(), "Thing", ["nope"])
+
+
+def test_a_snapshot_gives_itself_to_spark(spark: Any, things: og.Graph) -> None:
+    snapshot = things.snapshot()
+    things.mutate("query q() { delete Thing where n < 15 }")
+    frame = snapshot.to_spark(spark, "Thing")
+    assert frame.columns == snapshot.schema("Thing").names and frame.count() == 30
+    few = snapshot.to_spark(spark, "Thing", ["name"], (pc.field("n") > 3) & (pc.field("small") < 7))
+    assert sorted(row["name"] for row in few.collect()) == ["t04", "t05", "t06"]
+    refused: list[dict[str, Any]] = [
+        {"columns": ["nope"]},
+        {"columns": []},
+        {"filter": pc.field("nope") > 1},
+        {"filter": "n > 3"},
+    ]
+    for wrong in refused:
+        with pytest.raises(og.errors.InvalidInput):
+            snapshot.to_spark(spark, "Thing", **wrong)
+    with pytest.raises(og.errors.InvalidInput, match="not a Spark session"):
+        snapshot.to_spark("Thing", "Thing")
+    with pytest.raises(og.errors.NotFound, match="no type 'Thong'"):
+        snapshot.to_spark(spark, "Thong")
+
+
+def test_moments_are_the_same_in_every_zone(spark: Any, things: og.Graph) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        frame = things.snapshot().to_spark(spark, "Thing", ["at"])
+        shown = frame.selectExpr("cast(at as string)", "unix_micros(at)").first()
+        assert tuple(shown) == ("2024-02-29 21:00:00.000001", 1709208000000001)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+def test_spark_takes_a_frame_to_be_as_large_as_its_table(spark: Any, things: og.Graph) -> None:
+    """A table that seems small is sent whole to every executor for a join."""
+    for columns, width in ((["n"], 8), (None, 100)):
+        frame = things.snapshot().to_spark(spark, "Thing", columns)
+        assert int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()) >= 30 * width
+        assert frame.rdd.getNumPartitions() == 1
+
+
+def test_an_empty_type_is_an_empty_frame(spark: Any, tmp_path: Path) -> None:
+    with og.init(tmp_path / "graph", SCHEMA) as graph:
+        frame = graph.snapshot().to_spark(spark, "Thing")
+        assert frame.count() == 0 and "spot" in frame.columns

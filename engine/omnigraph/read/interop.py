@@ -1,12 +1,12 @@
-"""Ways into other libraries: pandas, polars, DuckDB. Each is imported when it is asked for.
+"""Ways into other libraries: pandas, polars, DuckDB, Spark. Each is imported when it is asked for.
 
-Owns what becomes of types on the way; nothing may change a value silently.
+Owns what becomes of types on the way; nothing may change a value silently. Of Spark it knows only who does it: the pipelines.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from omnigraph.read.snapshot import Snapshot
+
 
 def to_pandas(read: Callable[[], pa.Table]) -> pandas.DataFrame:
-    frames: Any = _extra("pandas")
+    frames: Any = _extra("pandas", "frames")
     # numpy's integers and booleans have no missing value; pandas' own do, so that one null makes no number a float.
     kinds = {
         pa.bool_(): frames.BooleanDtype(),
@@ -37,7 +39,7 @@ def to_pandas(read: Callable[[], pa.Table]) -> pandas.DataFrame:
 
 
 def to_polars(read: Callable[[], pa.Table]) -> polars.DataFrame:
-    frames: Any = _extra("polars")
+    frames: Any = _extra("polars", "frames")
     found: polars.DataFrame = frames.from_arrow(read())
     return found
 
@@ -74,12 +76,19 @@ class _Scanned(ds.Dataset):
         return ds.Scanner.from_batches(self._reader.reader(columns or None, filter, asked_by=self._asked_by))
 
 
-def _extra(name: str) -> Any:
+def to_spark(spark: Any, snapshot: Snapshot, type: str, columns: Sequence[str] | None, filter: Any) -> Any:
+    """A DataFrame that executors fill. The engine knows nothing of Spark: the pipelines are found by their name."""
+    _extra("pyspark", "pipelines")
+    pipelines: Any = _extra("omnigraph_pipelines.spark", "pipelines")
+    return pipelines.read(spark, snapshot, type, columns, () if filter is None else filter)
+
+
+def _extra(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise MissingExtra(
-            f"{name} is not installed: extra=frames",
-            hint="pip install 'omnigraph-pipelines[frames]'",
-            extra="frames",
+            f"{name} is not installed: extra={extra}",
+            hint=f"pip install 'omnigraph-pipelines[{extra}]'",
+            extra=extra,
         ) from error
