@@ -1,4 +1,4 @@
-"""Parts of reference pages that are made from the code: limits, and the names of the Python interface.
+"""Parts of reference pages that are made from the code: limits, figures, options, the names of the Python interface.
 
 ``python -m tests.docs.generated`` writes them between their marks; a test compares.
 """
@@ -20,6 +20,7 @@ import omnigraph
 from omnigraph.core.limits import Limits
 from omnigraph.core.metrics import INSTRUMENTS
 from omnigraph.graph import Graph
+from omnigraph.store import s3_options
 from tests.docs.pages import DOCS
 
 # Values that the interface hands out beside what it names and what the façade's own methods return by name.
@@ -48,6 +49,13 @@ def metrics() -> str:
     for one in INSTRUMENTS:
         attributes = ", ".join(f"`{name}`" for name in one.attributes) or "–"
         lines.append(f"| `{one.name}` | {one.kind} | `{one.unit}` | {attributes} | {one.meaning} |")
+    return "\n".join(lines)
+
+
+def options() -> str:
+    lines = ["| option | other names |", "|---|---|"]
+    for name, others in s3_options._ALIASES.items():
+        lines.append(f"| `{name}` | {', '.join(f'`{other}`' for other in others) or '–'} |")
     return "\n".join(lines)
 
 
@@ -198,6 +206,7 @@ def _cell(text: str) -> str:
 
 PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "limits": (DOCS / "reference" / "limits.md", limits),
+    "options": (DOCS / "reference" / "configuration.md", options),
     "metrics": (DOCS / "reference" / "metrics.md", metrics),
     "python": (DOCS / "reference" / "python.md", python_interface),
 }

@@ -57,6 +57,14 @@ def test_every_public_name_is_documented() -> None:
     assert not [name for name in vars(Graph) if not name.startswith("_") and f"`graph.{name}`" not in page]
 
 
+def test_every_variable_of_the_environment_is_documented() -> None:
+    places = [*(pages.ROOT / "engine").rglob("*.py"), *(pages.ROOT / "omnigraph_pipelines").rglob("*.py")]
+    places += [pages.ROOT / "run", *(pages.ROOT / "tests").rglob("*.py")]
+    name = re.compile(r"\bOMNIGRAPH_[A-Z0-9_]*[A-Z0-9]\b")
+    read = {found for place in places for found in name.findall(place.read_text(encoding="utf-8"))}
+    assert read == set(name.findall(_text("configuration.md"))) and len(read) > 8
+
+
 def test_every_type_of_the_schema_language_is_documented() -> None:
     page = _text("schema-language.md")
     assert not [kind.value for kind in ScalarKind if f"| `{kind.value}" not in page]
