@@ -10,7 +10,8 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import omnigraph as og
 import omnigraph_pipelines.spark as ogs
 
 ROWS = 400
+WAIT_S = 300.0
 CLUSTER = "local-cluster[2,1,1024]"
 
 
@@ -49,21 +51,61 @@ def executor_of(pid: int) -> int:
     raise LookupError("not below an executor")
 
 
+def first_files(uri: str, type: str) -> list[str]:
+    """Files of a type that tasks have written so far: waits for the first."""
+
+    def found() -> list[str]:
+        return sorted(path.name for path in Path(uri).glob(f"nodes/{type}-*/data/*.lance"))
+
+    _until(found)
+    return found()
+
+
+def _until(is_so: Callable[[], Any]) -> None:
+    """Waits for something that another process does."""
+    pause = threading.Event()
+    for _ in range(int(WAIT_S * 10)):
+        if is_so():
+            return
+        pause.wait(0.1)
+    raise RuntimeError("waited in vain")
+
+
+NOTES = 12
+
+
+def notes(spark: Any) -> Any:
+    """So large that a row is no sooner made than it is sent on and written."""
+    return spark.range(0, NOTES, 1, 1).selectExpr("concat('n', id) as id", "repeat('x', 300000) as text")
+
+
+def interrupted(uri: str, folder: Path, interrupt: Callable[[], None]) -> Callable[[Any], Iterator[Any]]:
+    """Something happens, once, to a task that has left a file already; which it was is noted in ``left``."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        for number, batch in enumerate(batches):
+            if number == 4 and once(folder / "interrupted"):
+                (folder / "left").write_text(json.dumps(first_files(uri, "Note")))
+                interrupt()
+            yield batch
+
+    return run
+
+
 def kill_an_executor(uri: str, folder: Path) -> None:
     """One executor dies in the middle of a task that has written fragments already."""
     spark = ogs.spark_session(CLUSTER, small=True)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
 
-    def deadly(batches: Iterator[Any]) -> Iterator[Any]:
-        for number, batch in enumerate(batches):
-            if number == 3 and once(folder / "killed"):
-                os.kill(executor_of(os.getpid()), signal.SIGKILL)
-            yield batch
+    def die() -> None:
+        os.kill(executor_of(os.getpid()), signal.SIGKILL)
 
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20")
-    frame = people(spark).mapInArrow(deadly, "name string, age int")
+    frame = notes(spark).mapInArrow(interrupted(uri, folder, die), "id string, text string")
     with og.open(uri) as graph:
-        receipt = ogs.load(spark, graph, {"Person": frame}, mode="append", target_rows=20)
-        say(inserted=receipt.tables["node:Person"].inserted, killed=(folder / "killed").exists())
+        receipt = ogs.load(spark, graph, {"Note": frame}, mode="append", target_rows=1)
+        say(inserted=receipt.tables["node:Note"].inserted, left=json.loads((folder / "left").read_text()))
+        again = ogs.load(spark, graph, {"Note": notes(spark)}, mode="merge")
+        say(unchanged=again.tables["node:Note"].unchanged)
     spark.stop()
 
 
@@ -117,17 +159,18 @@ def speculate(uri: str, folder: Path) -> None:
     )
 
     def slow(batches: Iterator[Any]) -> Iterator[Any]:
-        import threading
-
         for batch in batches:
-            if batch.column(0)[0].as_py() == "p0000" and once(folder / "slow"):
-                threading.Event().wait(8)
+            if batch.column(0)[0].as_py() == "p0000":
+                if once(folder / "slow"):
+                    _until((folder / "copied").exists)
+                else:
+                    (folder / "copied").touch()
             yield batch
 
     frame = people(spark, 8).mapInArrow(slow, "name string, age int")
     with og.open(uri) as graph:
         receipt = ogs.load(spark, graph, {"Person": frame}, mode="append")
-        say(inserted=receipt.tables["node:Person"].inserted)
+        say(inserted=receipt.tables["node:Person"].inserted, copied=(folder / "copied").exists())
     spark.stop()
 
 

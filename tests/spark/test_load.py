@@ -181,7 +181,7 @@ def test_a_graph_that_moves_while_a_batch_waits_is_looked_at_again(spark: Any, g
     assert len(before - files()) == batch.fragments
     batch = stage(spark, graph, {"Person": people(spark, PEOPLE[:5])}, mode="merge")
     graph.load([{"type": "Person", "data": {"name": "p002", "age": 2}}], mode="append")
-    receipt = publish(graph, batch, spark=spark)
+    receipt = publish(graph, batch, spark=spark, validate="spark")
     assert graph.snapshot().count("Person") == 5
     assert receipt.tables["node:Person"].inserted == 3
 
