@@ -12,7 +12,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bench.memory import peak_of
 from bench.results import Table, table
 
 EDGES_PER_NODE = 5
@@ -289,24 +289,12 @@ def _peak(folder: Path, given: Callable[[pa.Table], Any]) -> float:
         graph.load(
             [{"type": "Person", "data": {"name": "first"}}], mode="append"
         )  # imports and caches of a first write
-        base = _resident()
-        stop, peak = threading.Event(), [base]
 
-        def watch() -> None:
-            while not stop.wait(0.002):
-                peak[0] = max(peak[0], _resident())
+        def act() -> None:
+            nodes, edges = _input(folder, "nodes"), _input(folder, "edges")
+            graph.load(og.Batch(nodes={"Person": given(nodes)}, edges={"Knows": given(edges)}), mode="append")
 
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        nodes, edges = _input(folder, "nodes"), _input(folder, "edges")
-        graph.load(og.Batch(nodes={"Person": given(nodes)}, edges={"Knows": given(edges)}), mode="append")
-        stop.set()
-        watcher.join()
-    return (peak[0] - base) / GIB
-
-
-def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+        return peak_of(act) / GIB
 
 
 def ndjson(folder: Path, rounds: int) -> dict[str, Any]:

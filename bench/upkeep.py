@@ -12,7 +12,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from bench.memory import peak_of
 from bench.results import Table, load_average, table
 
 SCHEMA = (
@@ -164,29 +164,6 @@ def _timed(act: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def _resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
-def _peak_of(act: Callable[[], Any]) -> float:
-    """MiB above what was resident before."""
-    base = _resident()
-    stop, peak = threading.Event(), [base]
-
-    def watch() -> None:
-        while not stop.wait(0.002):
-            peak[0] = max(peak[0], _resident())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        act()
-    finally:
-        stop.set()
-        watcher.join()
-    return (peak[0] - base) / MIB
-
-
 def _people(count: int) -> pa.Table:
     return pa.table(
         {
@@ -277,7 +254,7 @@ def squeeze(root: Path, budget: int) -> dict[str, Any]:
 
     with og.open(root) as graph:
         started = time.perf_counter()
-        peak = _peak_of(lambda: graph.optimize(memory_mb=budget or None))
+        peak = peak_of(lambda: graph.optimize(memory_mb=budget or None)) / MIB
         assert graph.status().tables[1].fragments == 1
         return {"peak_mib": peak, "seconds": time.perf_counter() - started}
 
@@ -336,7 +313,7 @@ def cleanup(folder: Path, commits: int) -> dict[str, Any]:
         plans = []
         found["plan_s"] = _timed(lambda: plans.append(graph.plan_cleanup(keep=1, min_age="0s")))
         started = time.perf_counter()
-        found["peak_mib"] = _peak_of(lambda: graph.cleanup(plans[0]))
+        found["peak_mib"] = peak_of(lambda: graph.cleanup(plans[0])) / MIB
         found["seconds"] = time.perf_counter() - started
         found["versions"] = plans[0].versions
         return found

@@ -21,10 +21,10 @@ from omnigraph.commit.recover import recover_all
 from omnigraph.core.actor import resolve_actor
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.ids import new_ulid
-from omnigraph.core.limits import DEFAULT_LIMITS
 from omnigraph.core.meter import Meter
 from omnigraph.core.operation import Operation, operating
 from omnigraph.core.progress import Listener
+from omnigraph.core.textfile import read_text
 from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
 from omnigraph.schema import Catalog, canonical_text, parse_schema
 from omnigraph.store import open_store
@@ -109,16 +109,7 @@ def read_schema(schema: str | Path) -> str:
     """Schema text, or the text of the file that a Path names."""
     if not isinstance(schema, Path):
         return schema
-    try:
-        size = schema.stat().st_size
-        DEFAULT_LIMITS.check("source_text_bytes", size, where=str(schema))
-        return schema.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(
-            f"the schema file {schema} cannot be read: {error.strerror or error}", hint="check the path"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"the schema file {schema} is not UTF-8: {error}", hint="save it as UTF-8") from error
+    return read_text(schema, "schema file")
 
 
 def _noted(doing: Operation, receipt: Receipt) -> Receipt:

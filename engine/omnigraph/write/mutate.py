@@ -20,6 +20,7 @@ from omnigraph.core.errors import InvalidInput, QueryInvalid
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.limits import Limits
 from omnigraph.core.meter import Meter
+from omnigraph.core.textfile import read_text
 from omnigraph.gq import BoundMutation, DeleteNode, InsertEdge, bind_mutation, parse_query
 from omnigraph.gq.tree import Query
 from omnigraph.manifest.swap import Held
@@ -47,7 +48,8 @@ class MutateOptions:
 def mutate(engine: Engine, query: str | Path, options: MutateOptions) -> Receipt:
     """Run one query that writes, whole or not at all."""
     # What is wrong with the text alone is said before anything is asked of storage.
-    parsed = parse_query(_text(query, engine.limits), options.name, engine.limits)
+    text = read_text(query, "query file", engine.limits) if isinstance(query, Path) else query
+    parsed = parse_query(text, options.name, engine.limits)
     engine.ref_of(options.branch)
     meter = Meter()
     held = engine.known(options.branch) or engine.latest(options.branch, meter)
@@ -245,20 +247,6 @@ def _may_write(bound: BoundMutation, catalog: Catalog, limits: Limits) -> frozen
 
 
 # --- in and out -----------------------------------------------------------------------------------------------------------
-
-
-def _text(query: str | Path, limits: Limits) -> str:
-    if not isinstance(query, Path):
-        return query
-    try:
-        limits.check("source_text_bytes", query.stat().st_size, where=str(query))
-        return query.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(
-            f"the query file {query} cannot be read: {error.strerror or error}", hint="check the path"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"the query file {query} is not UTF-8: {error}", hint="save it as UTF-8") from error
 
 
 def _replay(engine: Engine, options: MutateOptions, held: Held, meter: Meter) -> Receipt | None:

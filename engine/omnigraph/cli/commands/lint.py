@@ -9,8 +9,8 @@ import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.render import Screen, count_text
-from omnigraph.core.errors import InvalidInput, QueryInvalid
-from omnigraph.core.limits import DEFAULT_LIMITS
+from omnigraph.core.errors import QueryInvalid
+from omnigraph.core.textfile import read_text
 
 if TYPE_CHECKING:
     from omnigraph.schema import Catalog
@@ -29,7 +29,7 @@ def run(
     """
     from omnigraph.gq import lint
 
-    found = [finding.to_dict() for finding in lint(_read(query), _catalog(call, schema))]
+    found = [finding.to_dict() for finding in lint(read_text(query, "query file"), _catalog(call, schema))]
     errors = sum(1 for finding in found if finding["severity"] == "error")
     result: dict[str, Any] = {
         "query_file": str(query),
@@ -64,20 +64,10 @@ def _catalog(call: Call, schema: Path | None) -> Catalog:
         from omnigraph.core.ids import new_ulid
         from omnigraph.schema import parse_schema
 
-        return parse_schema(_read(schema), mint=new_ulid)
+        return parse_schema(read_text(schema, "schema file"), mint=new_ulid)
     if call.uri_or_none is None:
         raise Usage(
             "which schema? neither a file nor a graph is given", hint="give --schema FILE or the URI of a graph"
         )
     with call.reading() as graph:
         return graph.catalog
-
-
-def _read(path: Path) -> str:
-    try:
-        DEFAULT_LIMITS.check("source_text_bytes", path.stat().st_size, where=str(path))
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}", hint="check the path") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not UTF-8: {error}", hint="save it as UTF-8") from error

@@ -11,8 +11,7 @@ import typer
 from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.core.actor import resolve_actor
-from omnigraph.core.errors import InvalidInput
-from omnigraph.core.limits import DEFAULT_LIMITS
+from omnigraph.core.textfile import read_text
 
 
 def run(
@@ -93,22 +92,12 @@ def _source(query: Path | None, text: str | None) -> str:
         )
     if query is None:
         return text or ""
-    return sys.stdin.read() if str(query) == "-" else _read(query)
+    return sys.stdin.read() if str(query) == "-" else read_text(query, "query file")
 
 
 def _params(params: str | None, params_file: Path | None) -> str:
     if params is not None and params_file is not None:
         raise Usage("parameters are given twice", hint="give one of --params and --params-file")
     if params_file is not None:
-        return _read(params_file)
+        return read_text(params_file, "parameters file")
     return "null" if params is None else params
-
-
-def _read(path: Path) -> str:
-    try:
-        DEFAULT_LIMITS.check("source_text_bytes", path.stat().st_size, where=str(path))
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}", hint="check the path") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not UTF-8: {error}", hint="save it as UTF-8") from error
