@@ -30,7 +30,7 @@ def on_config(config: Any) -> Any:
 
 
 def navigation(docs: Path) -> list[Any]:
-    """Sections and pages in the order of the front page, then the pages that it does not name."""
+    """Sections and pages in the order of the front page; a page that it does not name stands with those of its folder."""
     text = (docs / "README.md").read_text(encoding="utf-8")
     found: list[Any] = [{"Home": "README.md"}]
     named = {"README.md"}
@@ -43,9 +43,22 @@ def navigation(docs: Path) -> list[Any]:
     rest = sorted(
         str(page.relative_to(docs)) for page in docs.rglob("*.md") if str(page.relative_to(docs)) not in named
     )
-    if rest:
-        found.append({"More": rest})
+    for path in rest:
+        folder = path.rpartition("/")[0]
+        section = next((pages for one in found for pages in one.values() if _is_of(folder, pages)), None)
+        if section is None:
+            found.append({folder.capitalize() or "More": [path]})
+        else:
+            section.append(path)
     return found
+
+
+def _is_of(folder: str, pages: Any) -> bool:
+    """Whether a section holds pages of the folder. (The first entry is a page, not a section.)"""
+    paths = [
+        page if isinstance(page, str) else next(iter(page.values())) for page in pages if not isinstance(pages, str)
+    ]
+    return any(path.rpartition("/")[0] == folder for path in paths)
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:

@@ -54,3 +54,6 @@ def test_the_order_of_the_site_is_that_of_the_front_page() -> None:
     sections = [next(iter(one)) for one in nav]
     assert sections[:4] == ["Home", "Tutorial", "How to", "Reference"]
     assert next(iter(nav[1]["Tutorial"][0].values())) == "tutorial/first-graph.md"
+    assert "More" not in sections
+    decided = next(one["Decisions"] for one in nav if "Decisions" in one)
+    assert len(decided) == len(list((pages.DOCS / "decisions").glob("*.md")))
