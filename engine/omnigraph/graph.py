@@ -108,6 +108,11 @@ def open_for_repair(
 def read_schema(schema: str | Path) -> str:
     """Schema text, or the text of the file that a Path names."""
     if not isinstance(schema, Path):
+        if schema.endswith(".pg") and "{" not in schema:
+            raise InvalidInput(
+                f"a text is the schema itself, not the name of its file: {schema[:200]!r}",
+                hint="pass pathlib.Path(…), or the text",
+            )
         return schema
     return read_text(schema, "schema file")
 

@@ -171,6 +171,17 @@ def test_names_that_are_not_those_of_the_schema_are_answered_with_those_that_are
     assert "correct the records" in caught.value.hint
 
 
+def test_what_is_given_in_the_wrong_form_is_told_the_right_one(graph: og.Graph, tmp_path: Path) -> None:
+    table = pa.table({"email": ["a"], "name": ["A"]})
+    for source, said in ((table, '{"TYPE": table}'), (table.to_pandas(), '{"TYPE": table}'), (5, "og.Batch")):
+        with pytest.raises(og.errors.InvalidInput) as caught:
+            graph.load(source, mode="append")
+        assert said in caught.value.hint
+    with pytest.raises(og.errors.InvalidInput) as caught:
+        og.init(tmp_path / "g.omni", "social.pg")
+    assert "pathlib.Path" in caught.value.hint and not (tmp_path / "g.omni").exists()
+
+
 def test_a_file_that_cannot_be_read_at_all_is_named(graph: og.Graph, tmp_path: Path) -> None:
     out = io.BytesIO()
     pq.write_table(pa.table({"email": ["b"], "name": [1]}), out)

@@ -72,8 +72,14 @@ def read_records(source: Any, context: Context, deliver: Deliver) -> int:
                 return _feed(read_values(stream, context.limits), context, deliver, _name(source))
             except (EOFError, OSError, zlib.error) as error:
                 raise _unreadable(source, error) from error
+    if hasattr(source, "__arrow_c_stream__"):  # a frame is iterable as well, by its columns
+        kind = type(source).__name__
+        raise InvalidInput(f"a table does not say of which type its rows are: {kind}", hint='pass {"TYPE": table}')
     if isinstance(source, bytes | bytearray) or not isinstance(source, Iterable):
-        raise InvalidInput(f"not a source of records: {type(source).__name__}")
+        raise InvalidInput(
+            f"not a source of records: {type(source).__name__}",
+            hint='pass a Path, dicts, {"TYPE": table or path}, or og.Batch',
+        )
     return _feed(take_lists(source), context, deliver)
 
 
