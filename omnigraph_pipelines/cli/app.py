@@ -144,7 +144,7 @@ def run_batches(
     _say(_target(found, len(todo)))
     done: list[Mapping[str, Any]] = []
     result = {"batches": done}
-    for told in run_planned(found, todo, force=force):
+    for told in run_planned(found, todo, force=force, say=_say):
         done.append(told)
         if not as_json:
             _out(

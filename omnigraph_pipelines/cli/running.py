@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
 import omnigraph as og
 from omnigraph_pipelines.definitions import build_definitions
 from omnigraph_pipelines.defs.ingest.names import PROCESS_TAG, Names
-from omnigraph_pipelines.defs.ingest.turns import end_the_dead
+from omnigraph_pipelines.defs.ingest.turns import POLL_S, end_the_dead, unfinished
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.planning import PlannedBatch
 from omnigraph_pipelines.processes import me
@@ -21,10 +22,18 @@ from omnigraph_pipelines.processes import me
 _QUIET = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
 
 
+WAIT_MAX_S: Final = 600.0
+
+
 def run_planned(
-    file: GraphFile, batches: Sequence[PlannedBatch], *, force: bool = False
+    file: GraphFile,
+    batches: Sequence[PlannedBatch],
+    *,
+    force: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Mapping[str, Any]]:
-    """Run batches one after the other; what each came to. Raises the error of the first that is refused."""
+    """Run batches one after the other; what each came to. Raises the error of the first that is refused. ``say`` is told
+    whom it waits for."""
     if not batches:
         return
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
@@ -41,7 +50,7 @@ def run_planned(
         spark = stack.enter_context(resources["spark"].process_config_and_initialize_cm())
         for one in batches:
             names = Names(file.settings.graph, sources[one.source])
-            end_the_dead(instance, names)
+            _wait_for_others(instance, names, say)
             instance.add_dynamic_partitions(names.partitions.name or "", [one.batch])
             _ = spark.spark_session
             job = definitions.resolve_job_def(names.job)
@@ -55,6 +64,35 @@ def run_planned(
             if not run.success:
                 raise _error(run, one)
             yield _told(run, names, one)
+
+
+def _wait_for_others(
+    instance: dg.DagsterInstance,
+    names: Names,
+    say: Callable[[str], None],
+    *,
+    wait: Callable[[float], Any] | None = None,
+    wait_max_s: float = WAIT_MAX_S,
+) -> None:
+    """Runs of a serial source go one at a time. Within a run Dagster would wait for its pool without a word, for ever."""
+    waited = 0.0
+    pause = wait or threading.Event().wait
+    while True:
+        end_the_dead(instance, names)
+        others = unfinished(instance, names) if names.source.order == "serial" else []
+        if not others:
+            return
+        run = others[0].dagster_run
+        if waited == 0:
+            say(f"waits for run {run.run_id} of {names.source.name}, which is {run.status.value}")
+        if waited >= wait_max_s:
+            raise og.errors.Overloaded(
+                f"run {run.run_id} of source {names.source.name} is {run.status.value} and has not ended in {waited:.0f} s",
+                hint="let it end; if it is dead, cancel it on the page Runs of the UI, then repeat the command",
+                run=run.run_id,
+            )
+        pause(POLL_S)
+        waited += POLL_S
 
 
 def _told(run: Any, names: Names, one: PlannedBatch) -> Mapping[str, Any]:

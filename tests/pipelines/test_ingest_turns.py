@@ -14,10 +14,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from omnigraph_pipelines.defs.ingest.names import PROCESS_TAG, Names, idempotency_key
+import omnigraph as og
+from omnigraph_pipelines.cli.running import _wait_for_others
+from omnigraph_pipelines.defs.ingest.names import PROCESS_TAG, Names
 from omnigraph_pipelines.defs.ingest.turns import POLL_S, earlier, end_the_dead, unfinished, wait_for_turn
 from omnigraph_pipelines.processes import me
 from omnigraph_pipelines.settings import GraphSettings, SourceSettings
+from omnigraph_pipelines.settled import idempotency_key
 
 GRAPH = GraphSettings.model_validate({"name": "people", "uri": "people.omni", "schema": "people.pg"})
 
@@ -69,6 +72,52 @@ def test_a_run_that_died_with_its_process_is_in_nobodys_way(instance: dg.Dagster
     assert end_the_dead(instance, names()) == 1
     run = instance.get_run_by_id(died)
     assert run is not None and run.status is dg.DagsterRunStatus.FAILURE
+
+
+def test_an_ended_run_holds_no_place_though_no_daemon_runs(tmp_path: Path) -> None:
+    instance = dg.DagsterInstance.local_temp(str(tmp_path))
+    pool, storage = names().pool, instance.event_log_storage
+    assert pool is not None and storage.supports_global_concurrency_limits
+    storage.set_concurrency_slots(pool, 1)
+    ended, mine = a_run(instance, names()), a_run(instance, names())
+    assert storage.claim_concurrency_slot(pool, ended, "stage").is_claimed
+    assert not storage.claim_concurrency_slot(pool, mine, "stage").is_claimed
+    run = instance.get_run_by_id(ended)
+    assert run is not None
+    instance.report_run_failed(run)
+    end_the_dead(instance, names())
+    assert storage.claim_concurrency_slot(pool, mine, "stage").is_claimed
+
+
+def test_a_command_says_whom_it_waits_for_and_gives_up(instance: dg.DagsterInstance) -> None:
+    other = a_run(instance, names())
+    told: list[str] = []
+    with pytest.raises(og.errors.Overloaded) as given_up:
+        _wait_for_others(instance, names(), told.append, wait=lambda _: None, wait_max_s=10)
+    assert len(told) == 1 and other in told[0]
+    assert other in given_up.value.message and given_up.value.hint
+
+    def pause(_: float) -> None:
+        instance.delete_run(other)
+
+    _wait_for_others(instance, names(), told.append, wait=pause)
+    assert len(told) == 2
+
+
+def test_the_place_of_a_run_that_has_ended_is_free_where_no_daemon_sees_to_it(tmp_path: Path) -> None:
+    with dg.instance_for_test(
+        temp_dir=str(tmp_path), overrides={"concurrency": {"pools": {"default_limit": 1}}}
+    ) as instance:
+        pool, storage = names().pool or "", instance.event_log_storage
+        ended, waited = a_run(instance, names(), ended=True), a_run(instance, names(), ended=True)
+        storage.initialize_concurrency_limit_to_default(pool)
+        assert storage.claim_concurrency_slot(pool, ended, "stage").is_claimed
+        assert not storage.claim_concurrency_slot(pool, waited, "stage").is_claimed
+        assert end_the_dead(instance, names()) == 0
+        lives = a_run(instance, names())
+        assert storage.claim_concurrency_slot(pool, lives, "stage").is_claimed
+        end_the_dead(instance, names())
+        assert storage.get_concurrency_info(pool).active_run_ids == {lives}
 
 
 def context_of(instance: dg.DagsterInstance, run_id: str) -> Any:
