@@ -55,6 +55,11 @@ the indexes. Cleanup deletes in calls of a thousand versions, so its memory does
 
 What the checks of these runs are, and what they are evidence for, is on the page about [reliability](reliability.md).
 """,
+    "spark": """\
+## With Spark
+
+Measured by `./run bench spark`, which `all` leaves out. The peer is Spark itself, with Parquet files that nobody checks.
+""",
     "dagster": """\
 ## In Dagster
 

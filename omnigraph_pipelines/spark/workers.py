@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import omnigraph as og
 from omnigraph_pipelines.spark.counting import Counted, watched
+from omnigraph_pipelines.spark.inside import settle
 from omnigraph_pipelines.spark.session import parallelism
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ def answer(place: int, function: Callable[[T], R], item: T) -> pa.RecordBatch:
         found = function(item)
     except og.errors.OmnigraphError as error:
         found = error
+    settle()
     return _row(ANSWER, place, pickle.dumps(found))
 
 
