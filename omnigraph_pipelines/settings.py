@@ -129,6 +129,8 @@ class CheckSettings(Part):
     on_bad_row: Literal["fail", "quarantine"] = "fail"
     bad_rows_max: int | float | None = None
     rows_min: Annotated[int, Field(ge=0)] = 1
+    validate_in: Literal["auto", "driver", "spark"] = "auto"
+    memory_mb: Annotated[int, Field(ge=1)] | None = None
 
     @field_validator("bad_rows_max")
     @classmethod

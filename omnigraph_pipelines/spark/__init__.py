@@ -17,6 +17,7 @@ _PUBLIC: dict[str, str] = {
     "SparkWorkers": "workers",
     "StagedBatch": "staging",
     "compact": "compaction",
+    "exchange_of": "staging",
     "find_java": "java",
     "load": "staging",
     "publish": "staging",

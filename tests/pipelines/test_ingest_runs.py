@@ -144,19 +144,26 @@ def test_columns_that_do_not_fit_fail_the_schema_check(location: Location) -> No
 
 
 def test_bad_rows_within_the_bound_are_set_aside_and_shown(
-    tmp_path: Path, instance: dg.DagsterInstance, spark: Any
+    tmp_path: Path, instance: dg.DagsterInstance, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dagster_pyspark import PySparkResource
 
-    bounds = {"on_bad_row": "quarantine", "bad_rows_max": 1}
+    from omnigraph_pipelines.spark import SparkExchange
+
+    on_executors: list[int] = []
+    run_ = SparkExchange.run
+    monkeypatch.setattr(SparkExchange, "run", lambda *args: on_executors.append(1) or run_(*args))
+    bounds = {"on_bad_row": "quarantine", "bad_rows_max": 1, "validate_in": "spark"}
     location = Location(tmp_path, instance, spark=PySparkResource(spark_config={}), checks=bounds)
     location.land("b1", people="Ada,36 Old,200", jobs="Ada,Ghost,x")
     refused = location.run("crm", "b1")
     assert not refused.success and failure(refused).metadata["rejected"].value == 2
+    assert on_executors, "the edge that refers to nobody was found there"
+    on_executors.clear()
     assert "rejected_rows" in failure(refused).metadata
     location.land("b1", people="Ada,36 Old,200", jobs="")
     run = location.run("crm", "b1")
-    assert run.success and checks(run)["Person.bad_rows"]
+    assert run.success and checks(run)["Person.bad_rows"] and len(on_executors) >= 2
     told = materialized(run)["people/crm/commit"]
     assert (told["rows_inserted"], told["rows_rejected"]) == (1, 1)
     (shown,) = told["rejected_rows"].records

@@ -128,6 +128,9 @@ def publish(
             quarantine_to=_quarantine(context, names, what) if bounds.on_bad_row == "quarantine" else None,
             deadline_s=COMMIT_S,
             rows_per_file=batch.target_rows,
+            memory_mb=bounds.memory_mb,
+            exchange=_exchange(batch, bounds, spark),
+            exchange_always=bounds.validate_in == "spark",
         )
     except og.errors.OmnigraphError as error:
         if not is_transient(error) and not txn.sent:
@@ -142,6 +145,15 @@ def _workers(batch: Any, spark: Any) -> Any:
     from omnigraph_pipelines.spark import SparkWorkers
 
     return SparkWorkers(spark.spark_session)
+
+
+def _exchange(batch: Any, bounds: CheckSettings, spark: Any) -> Any:
+    """A batch that is small is judged here, without waiting for Spark to start."""
+    if bounds.validate_in == "auto" and sum(batch.rows.values()) < SPARK_FROM_ROWS:
+        return None
+    from omnigraph_pipelines.spark import exchange_of
+
+    return exchange_of(spark.spark_session, bounds.validate_in) if bounds.validate_in != "driver" else None
 
 
 def _quarantine(context: Any, names: Names, what: HandOver) -> Any:

@@ -127,7 +127,7 @@ class Staging:
     def _stage(
         self, graph: "og.Graph", spark: Any, batch: Batch, fingerprint: str, key: str, started: float
     ) -> Iterator[Any]:
-        from omnigraph_pipelines.spark import stage
+        from omnigraph_pipelines.spark import exchange_of, stage
 
         source, bounds = self.names.source, self.bounds
         try:
@@ -159,6 +159,9 @@ class Staging:
                     mode=source.mode,
                     on_bad_row=bounds.on_bad_row,
                     bad_rows_max=bounds.bad_rows_max,
+                    memory_mb=bounds.memory_mb,
+                    exchange=exchange_of(spark.spark_session, bounds.validate_in),
+                    exchange_always=bounds.validate_in == "spark",
                 )
             judged = self._judged(staged, report)
             failed = [one for one in judged if not one.passed]
