@@ -44,18 +44,19 @@ def unfinished(instance: dg.DagsterInstance, names: Names) -> list[dg.RunRecord]
 
 
 def end_the_dead(instance: dg.DagsterInstance, names: Names) -> int:
-    """Put on record that runs of the source have ended with their process; how many. Frees the places in the source's pool
-    that ended runs still hold: Dagster's daemon does that too, but there may be none."""
+    """Put on record that runs of the source have ended with their process; how many. Frees the places in pools that ended
+    runs still hold: Dagster's daemon does that too, but there may be none."""
     dead = [one for one in _recorded(instance, names) if _died(one)]
     for one in dead:
         instance.report_run_failed(one.dagster_run, "its process ended before the run did")
     storage = instance.event_log_storage
-    if names.pool is not None and storage.supports_global_concurrency_limits:
-        held = storage.get_concurrency_info(names.pool)
-        for run_id in {one.run_id for one in held.claimed_slots} | {one.run_id for one in held.pending_steps}:
-            run = instance.get_run_by_id(run_id)
-            if run is None or run.is_finished:
-                storage.free_concurrency_slots_for_run(run_id)
+    if storage.supports_global_concurrency_limits:
+        for pool in filter(None, (names.pool, names.graph.pool)):
+            held = storage.get_concurrency_info(pool)
+            for run_id in {*held.active_run_ids, *held.pending_run_ids}:
+                run = instance.get_run_by_id(run_id)
+                if run is None or run.is_finished:
+                    storage.free_concurrency_slots_for_run(run_id)
     return len(dead)
 
 
