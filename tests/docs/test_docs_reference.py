@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.cli import tree
+from omnigraph.cli.reference import help_text
 from omnigraph.commit.audit import SCHEMA as AUDIT_SCHEMA
 from omnigraph.commit.intent import decode
 from omnigraph.core.errors import all_errors
@@ -68,6 +70,24 @@ def test_every_variable_of_the_environment_is_documented() -> None:
 def test_every_type_of_the_schema_language_is_documented() -> None:
     page = _text("schema-language.md")
     assert not [kind.value for kind in ScalarKind if f"| `{kind.value}" not in page]
+
+
+_SAID = re.compile(r"`(omnigraph [^`\n]+)`")
+
+
+def test_every_command_that_a_sentence_names_can_be_typed() -> None:
+    """Blocks are run; this is about what stands between them, like the tables of the runbook."""
+    wrong, seen = [], 0
+    for page in pages.all_pages():
+        prose = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+        for said in _SAID.findall(prose) if page.name not in ("cli.md", "errors.md") else ():
+            words = said.split()[1:]
+            command = tree.find(" ".join(words[:2])) or tree.find(words[0])
+            options = [word.partition("=")[0] for word in words if word.startswith("--")]
+            seen += 1
+            if command is None or [option for option in options if option not in help_text(command)]:
+                wrong.append(f"{page.name}: {said}")
+    assert not wrong and seen > 40
 
 
 # --- guarantees ---------------------------------------------------------------------------------------------------------
