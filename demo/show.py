@@ -27,6 +27,8 @@ FILE = WORK / "graph.yaml"
 LOG = WORK / "demo.log"
 LATE = WORK / "late.jsonl"
 
+HERE = "$PWD"  # as it is typed
+
 WIDTH = 96
 KILLED = -signal.SIGKILL
 STOP_S = 5.0
@@ -95,7 +97,9 @@ def ingest() -> None:
     say(
         "A hundred mathematicians, where they took their degree, and whom they learned from. Spark takes a moment to start."
     )
-    run("omnigraph-pipelines", "run", str(FILE))
+    # Where ./run ui keeps its history, so that it shows these runs afterwards.
+    home = {} if os.environ.get("DAGSTER_HOME") else {"DAGSTER_HOME": HERE}
+    run("omnigraph-pipelines", "run", str(FILE), **home)
     say(
         "One row names a teacher who never lived. It was set aside with its reason; the rest of its batch was committed."
     )
@@ -154,7 +158,7 @@ def finish(took_s: float) -> None:
     print(f"""
     the graph          {GRAPH}
     look around        . .venv/bin/activate; omnigraph status {GRAPH}
-    see it in Dagster  OMNIGRAPH_GRAPH_FILE={FILE} ./run ui
+    see it in Dagster  OMNIGRAPH_GRAPH_FILE={FILE} ./run ui    (the runs above are its history)
     learn it           docs/tutorial/first-graph.md
 """)
 
@@ -202,10 +206,9 @@ def done(command: tuple[str, ...], environment: dict[str, str]) -> tuple[int, st
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "PYTHONWARNINGS": "ignore",
         "COLUMNS": str(WIDTH),
-        **environment,
+        **{name: str(ROOT) if value == HERE else value for name, value in environment.items()},
     }
-    # Without DAGSTER_HOME runs are recorded nowhere: one that was stopped does not stand in the way of the next demo.
-    for name in ("OMNIGRAPH_URI", "OMNIGRAPH_FAILPOINTS", "DAGSTER_HOME"):
+    for name in ("OMNIGRAPH_URI", "OMNIGRAPH_FAILPOINTS"):
         if name not in environment:
             env.pop(name, None)
     with LOG.open("a", encoding="utf-8") as log:
