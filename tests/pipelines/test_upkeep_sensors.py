@@ -231,7 +231,10 @@ def night(here: Location, schedule: str) -> Any:
 
 @pytest.mark.parametrize(
     ("schedule", "job", "kinds"),
-    [("nightly_optimize", "nightly_upkeep", ("optimize", "compaction")), ("nightly_cleanup", "cleanup", ("cleanup",))],
+    [
+        ("nightly_optimize", "nightly_upkeep", ("reconcile", "optimize", "compaction")),
+        ("nightly_cleanup", "cleanup", ("cleanup",)),
+    ],
 )
 def test_a_night_runs_its_upkeep_once(by_night: Location, local_root: str, schedule: str, job: str, kinds: Any) -> None:
     make(local_root, commits=2).close()
@@ -241,6 +244,24 @@ def test_a_night_runs_its_upkeep_once(by_night: Location, local_root: str, sched
     assert result.success
     done = {event.asset_key.path[-1] for event in result.get_asset_materialization_events()}
     assert done == set(kinds)
+
+
+def test_a_night_puts_tables_back_that_have_versions_of_nobody(by_night: Location, local_root: str) -> None:
+    with make(local_root, commits=2) as graph:
+        displace(graph, "node:Person")
+        [request] = night(by_night, "nightly_optimize").run_requests
+        result = by_night.run("nightly_upkeep", asset_selection=request.asset_selection, tags=dict(request.tags))
+        assert result.success
+        report = graph.recover(grace_s=0)
+        assert not report.healed and not report.drifting
+
+
+def test_a_reconciler_under_way_does_not_keep_a_night_from_its_other_work(by_night: Location) -> None:
+    by_night.instance.create_run_for_job(
+        by_night.repository.get_job("reconcile"), tags={"omnigraph/graph": "people", "omnigraph/upkeep": "reconcile"}
+    )
+    [request] = night(by_night, "nightly_optimize").run_requests
+    assert {key.path[-1] for key in request.asset_selection} == {"optimize", "compaction"}
 
 
 def test_a_night_waits_for_a_run_that_is_under_way(by_night: Location) -> None:

@@ -46,9 +46,9 @@ def jobs(names: Names) -> dict[str, Any]:
     }
     found[OPTIMIZE] = dg.define_asset_job(
         names.nightly,
-        selection=[names.key(OPTIMIZE), names.key(COMPACTION), names.key(CLEANUP)],
+        selection=[names.key(kind) for kind in (RECONCILE, OPTIMIZE, COMPACTION, CLEANUP)],
         tags=names.tags(),
-        description="What a night does: optimize, merge the history, clean up.",
+        description="What a night does: put tables back that have versions of nobody, optimize, merge the history, clean up.",
     )
     return found
 
@@ -174,8 +174,10 @@ def _tick(decisions: Sequence[Decision], names: Names, kind: str) -> dg.SensorRe
 
 
 def schedules(names: Names, settings: UpkeepSettings, found: dict[str, Any]) -> list[dg.ScheduleDefinition]:
+    # Versions of nobody show in no number that a sensor could afford to read: once a day all tables are looked at.
+    by_night = (*((RECONCILE,) if settings.reconcile.enabled else ()), OPTIMIZE, COMPACTION)
     return [
-        _schedule(names, "nightly_optimize", (OPTIMIZE, COMPACTION), found[OPTIMIZE], settings, settings.optimize),
+        _schedule(names, "nightly_optimize", by_night, found[OPTIMIZE], settings, settings.optimize),
         _schedule(names, "nightly_cleanup", (CLEANUP,), found[CLEANUP], settings, settings.cleanup),
     ]
 
@@ -193,13 +195,15 @@ def _schedule(
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if settings.paused:
             return dg.SkipReason(PAUSED)
-        busy = [run for kind in kinds for run in runs_of(context.instance, names, kind) if run.ended_s is None]
-        if busy:
-            return dg.SkipReason(f"run {busy[0].name} is queued or under way")
+        busy = {kind: run for kind in kinds for run in runs_of(context.instance, names, kind) if run.ended_s is None}
+        wanted = [kind for kind in kinds if kind != RECONCILE or kind not in busy]  # it may run at any time of the day
+        held_up = next((busy[kind] for kind in wanted if kind in busy), None)
+        if held_up is not None:
+            return dg.SkipReason(f"run {held_up.name} is queued or under way")
         planned = context.scheduled_execution_time.isoformat()
         return dg.RunRequest(
             run_key=f"{names.graph.name}/{names.graph.branch}/{name}:{planned}",
-            asset_selection=[names.key(kind) for kind in kinds],
+            asset_selection=[names.key(kind) for kind in wanted],
             tags=names.tags(kinds[0] if len(kinds) == 1 else None),
         )
 

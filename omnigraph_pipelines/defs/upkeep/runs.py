@@ -9,7 +9,15 @@ from typing import Final
 import dagster as dg
 
 from omnigraph_pipelines.defs.upkeep.decide import RUNS_SEEN_MAX, Run
-from omnigraph_pipelines.defs.upkeep.names import CLEANUP, COMPACTION, GRAPH_TAG, OPTIMIZE, UPKEEP_TAG, Names
+from omnigraph_pipelines.defs.upkeep.names import (
+    CLEANUP,
+    COMPACTION,
+    GRAPH_TAG,
+    OPTIMIZE,
+    RECONCILE,
+    UPKEEP_TAG,
+    Names,
+)
 
 # Unfinished runs that are looked at. So many are queued only when something is wrong that a sensor cannot mend.
 UNFINISHED_SEEN_MAX: Final = 200
@@ -40,7 +48,7 @@ def _does(run: dg.DagsterRun, names: Names, kind: str) -> bool:
         return True
     if run.asset_selection is not None:
         return names.key(kind) in run.asset_selection
-    return run.job_name == names.nightly and kind in (OPTIMIZE, COMPACTION, CLEANUP)
+    return run.job_name == names.nightly and kind in (RECONCILE, OPTIMIZE, COMPACTION, CLEANUP)
 
 
 def _ended(instance: dg.DagsterInstance, names: Names, kind: str) -> Iterator[Run]:
