@@ -140,6 +140,14 @@ def test_every_rule_about_several_rows(tmp_path: Path, stage_by_wire: Wire) -> N
     assert stage_by_wire.rounds >= len(STEPS)
 
 
+def test_of_many_complaints_the_first_come_back_and_all_are_counted(tmp_path: Path, stage_by_wire: Wire) -> None:
+    rows = [{"name": f"p{n % 70:02}", "age": 1, "city": None, "mail": None} for n in range(140)]
+    with og.init(tmp_path / "a", SCHEMA) as one, og.init(tmp_path / "b", SCHEMA) as other:
+        mine = outcome(lambda: parts.stage(one, tables({"Person": rows}), "append", 50))
+        assert mine == outcome(lambda: other.load(tables({"Person": rows}), mode="append"))
+        assert mine[1].endswith(", 70]") and "69 more" in mine[1]
+
+
 def test_what_a_commit_handles_depends_on_fragments_and_not_on_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
