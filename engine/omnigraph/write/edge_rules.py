@@ -268,14 +268,14 @@ def orphans(
                 continue
             hit = batch.filter(pa.array(lost.has(batch.column(end))))
             ids: list[Any] = hit.column("id").to_pylist()
-            found += zip(ids, [end] * hit.num_rows, hit.column(end).to_pylist(), strict=True)
+            found += zip(ids, [ENDS[end]] * hit.num_rows, hit.column(end).to_pylist(), strict=True)
     if not found:
         return
-    found.sort()
+    found.sort()  # as violations are, so that those which are shown are the first of them
 
     def describe(i: int) -> Violation:
         edge_id, end, text = found[i]
-        reason = f"{show_value(edge_id)} would lose its {ENDS[end]!r} node {node.name} {show_value(text)}"
+        reason = f"{show_value(edge_id)} would lose its {end!r} node {node.name} {show_value(text)}"
         return wording.committed(v.ORPHAN, reason, value=text, id=edge_id, expected=f"id of a {node.name}")
 
     yield Loose(len(found), describe)
