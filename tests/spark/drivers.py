@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -143,12 +146,49 @@ def kill_the_driver(uri: str, folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@contextmanager
+def standalone(folder: Path) -> Iterator[str]:
+    """A master and two workers that are two hosts by name: Spark copies no task to the host that it runs on."""
+    import pyspark
+
+    java = ogs.find_java()
+    home = Path(pyspark.__file__).parent
+    env = {**os.environ, "SPARK_HOME": str(home)} | ({} if java.home is None else {"JAVA_HOME": str(java.home)})
+
+    def start(name: str, kind: str, *args: str) -> subprocess.Popen[bytes]:
+        with (folder / f"{name}.log").open("wb") as log:
+            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", "--webui-port", "0", *args]
+            return subprocess.Popen(command, env=env, stdout=log, stderr=log)
+
+    def url() -> str | None:
+        found = re.search(r"Starting Spark master at (spark://\S+)", (folder / "master.log").read_text())
+        return found[1] if found else None
+
+    servers = [start("master", "master.Master", "--host", "127.0.0.1", "--port", "0")]
+    try:
+        _until(url)
+        for host in ("127.0.0.1", "127.0.0.2"):
+            worker = ("-h", host, "-c", "1", "-m", "1G", "-d", str(folder / host), str(url()))
+            servers.append(start(host, "worker.Worker", *worker))
+        yield str(url())
+    finally:
+        for server in servers:
+            server.kill()
+
+
 def speculate(uri: str, folder: Path) -> None:
     """A slow task gets a rival; the copy that loses leaves files and no rows."""
+    with standalone(folder) as url:
+        _speculate(url, uri, folder)
+
+
+def _speculate(url: str, uri: str, folder: Path) -> None:
     spark = ogs.spark_session(
-        "local-cluster[2,2,1024]",
+        url,
         small=True,
         conf={
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
             "spark.speculation": True,
             "spark.speculation.interval": "100ms",
             "spark.speculation.multiplier": "1.1",

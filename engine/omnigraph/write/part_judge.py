@@ -7,7 +7,7 @@ staged and comes in as a log, unless ``values`` says that it was not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,15 +64,23 @@ def adopt_in_passes(given: PartInput, txn: Txn, mode: Mode, room: Room, view: Pi
     """Committed ids that edges of a merge take over, by table."""
     found = {}
     for key in given.shares:
-        declared = given.catalog.by_table_key(key)
-        group = identifying_group(declared) if isinstance(declared, EdgeType) else None
-        if group is None or mode != "merge" or given.minted(key) is False:
-            continue
-        rows = given.rows(key)
-        names = list(dict.fromkeys(("id", *group)))
-        shares = [adopt(key, group, given.blocks(txn, key, names), view, one, rows) for one in room.passes(rows)]
-        found[key] = AdoptedIds(tuple(shares))
+        adopted = _adopted(given, key, mode, room, view, partial(given.blocks, txn))
+        if adopted is not None:
+            found[key] = adopted
     return found
+
+
+def _adopted(
+    given: PartInput, key: str, mode: Mode, room: Room, view: PinnedView, blocks: Callable[..., Iterator[Block]]
+) -> AdoptedIds | None:
+    """None where no edge of the table can take an id over."""
+    declared = given.catalog.by_table_key(key)
+    group = identifying_group(declared) if isinstance(declared, EdgeType) else None
+    if group is None or mode != "merge" or given.minted(key) is False:
+        return None
+    rows = given.rows(key)
+    names = list(dict.fromkeys(("id", *group)))
+    return AdoptedIds(tuple(adopt(key, group, blocks(key, names), view, share, rows) for share in room.passes(rows)))
 
 
 class _Judging:
@@ -107,7 +115,7 @@ class _Judging:
             # These two have passes of their own, when all ids are known.
             one.uniques, one.card = [], None
         for key, one in checks.items():
-            self._adopt(key, one.type)
+            self._adopt(key)
             for block in self._blocks(key, None if self._values else ["id", *_ends_of(one.type)]):
                 self._report(self._of_block(key, one, block))
             self._forget_ids(key)
@@ -139,16 +147,10 @@ class _Judging:
 
     # --- ids and endpoints, block by block -------------------------------------------------------------------------------
 
-    def _adopt(self, key: str, declared: TableType) -> None:
-        group = identifying_group(declared) if isinstance(declared, EdgeType) else None
-        if group is None or self._mode != "merge" or self._given.minted(key) is False:
-            return
-        rows = self._rows(key)
-        names = list(dict.fromkeys(("id", *group)))
-        shares = [
-            adopt(key, group, self._blocks(key, names), self._view, share, rows) for share in self._room.passes(rows)
-        ]
-        self._adopted[key] = AdoptedIds(tuple(shares))
+    def _adopt(self, key: str) -> None:
+        adopted = _adopted(self._given, key, self._mode, self._room, self._view, self._blocks)
+        if adopted is not None:
+            self._adopted[key] = adopted
 
     def _forget_ids(self, key: str) -> None:
         """Texts that took part already, unless they will be looked up."""
