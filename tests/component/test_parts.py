@@ -7,6 +7,7 @@ import pickle
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -325,4 +326,23 @@ def test_a_missing_file_is_found_before_anything_is_armed(tmp_path: Path) -> Non
         (tmp_path / "a" / name).unlink()
         with pytest.raises(og.errors.InvalidInput, match="is missing"):
             txn.load_parts(parts, ["Person"], mode="append")
+        assert graph.snapshot().count("Person") == 0
+
+
+def test_what_a_task_that_gave_up_left_unread_is_not_missing_without_a_word(tmp_path: Path) -> None:
+    with og.init(tmp_path / "a", SCHEMA) as graph:
+        txn = graph.begin()
+        task = txn.task("append")
+        splits = [(Split(0, n), tables({"Person": [{"name": f"p{n}", "age": n}]})["Person"]) for n in range(2)]
+        parts = [
+            task.stage_table("Person", [TableRows(split, rows.to_batches())], n)
+            for n, (split, rows) in enumerate(splits)
+        ]
+        txn.add_parts(parts)
+        parts[1] = replace(parts[1], shares=(), error=og.errors.NotFound("the store did not show the table"))
+        for judge in (og.check_parts, type(txn).load_parts):
+            with pytest.raises(og.errors.NotFound, match="did not show"):
+                judge(txn, parts, ["Person"], mode="append")
+        assert not txn.sent
+        txn.abort()
         assert graph.snapshot().count("Person") == 0

@@ -53,12 +53,16 @@ class StagedFragment:
 
 class PartInput:
     """Parts in the order of their places. ``types``: table keys that the input names, with rows or without. ``set_aside``:
-    bad rows have left already, so that what was said of them is no complaint about the rest."""
+    bad rows have left already, so that what was said of them is no complaint about the rest. Raises the error of the first
+    task that gave up: what it left unread would be missing without a word."""
 
     def __init__(
         self, parts: Iterable[StagedPart], types: Iterable[str], catalog: Catalog, *, set_aside: bool = False
     ) -> None:
         self._parts = sorted(parts, key=lambda part: part.place)
+        for part in self._parts:
+            if part.error is not None:
+                raise part.error
         self._places = _places(self._parts)
         self.catalog = catalog
         shares: dict[str, list[Share]] = {key: [] for key in types}
