@@ -335,7 +335,9 @@ def test_batches_go_from_an_object_store_into_a_graph_on_one(
     run = location.run("crm", "b1", only=[COMMIT])
     told = materialized(run)["people/crm/commit"]
     assert (told["rows_inserted"], told["rows_rejected"], told["replayed"]) == (1, 1, False)
-    assert told["dagster/uri"] == s3_root and notes(location) == {}
+    ((name, aside),) = notes(location).items()
+    assert told["dagster/uri"] == s3_root and told["quarantine"] == f"{s3_root}/__notes/{name}"
+    assert json.loads(aside)["record"]["data"]["name"] == "Old"
     again = location.run("crm", "b1")
     assert again.success and materialized(again)["people/crm/commit"]["replayed"]
     assert [one.state for one in plan_ingest(location.file, location.file.settings.sources)] == ["committed"]

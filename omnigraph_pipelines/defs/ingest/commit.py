@@ -24,6 +24,7 @@ from omnigraph_pipelines.settings import CheckSettings
 from omnigraph_pipelines.settled import committed_as, idempotency_key, note_nothing_changed
 
 COMMIT_S: Final = 3600.0
+NOTE_BYTES_MAX: Final = 64 * 1024 * 1024
 SPARK_FROM_ROWS: Final = 2_000_000
 """From so many staged rows on Spark's tasks rewrite what has to be written again; below, this process is quicker."""
 
@@ -64,6 +65,8 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
                 note_nothing_changed(graph, what.idempotency_key, receipt)
             handover.forget(graph, source.name, what.batch)
             found = metadata.committed(receipt, graph.snapshot(names.graph.branch), keys)
+            if receipt.rejected:
+                found["quarantine"] = dg.MetadataValue.path(_kept(context, graph, names, what))
         for warning in receipt.warnings:
             context.log.warning(warning)
         return dg.MaterializeResult(
@@ -162,6 +165,18 @@ def _quarantine(context: Any, names: Names, what: HandOver) -> Any:
     return folder / f"{what.fingerprint[:16]}.jsonl"
 
 
+def _kept(context: Any, graph: "og.Graph", names: Names, what: HandOver) -> str:
+    """Where people find the rows that were left out: the file, or a note where the graph is on an object store, since the
+    machine of this step may be gone tomorrow."""
+    file = _quarantine(context, names, what)
+    if "://" not in graph.uri or not file.exists() or file.stat().st_size > NOTE_BYTES_MAX:
+        return str(file)
+    name = f"quarantine/{names.source.name}/{file.name}"
+    graph.notes.put(name, file.read_bytes())
+    file.unlink()
+    return f"{graph.uri}/__notes/{name}"
+
+
 def _told_of_batch(context: Any, names: Names, what: HandOver, staged: Any, receipt: "og.Receipt") -> dict[str, Any]:
     found: dict[str, Any] = {
         "batch": what.batch,
@@ -175,5 +190,4 @@ def _told_of_batch(context: Any, names: Names, what: HandOver, staged: Any, rece
         found["fragments"] = staged.fragments
     if receipt.rejected:
         found["rejected_rows"] = rows_metadata(metadata.rejected_rows(receipt.rejected.to_dict()["rows"]))
-        found["quarantine"] = dg.MetadataValue.path(str(_quarantine(context, names, what)))
     return found
