@@ -17,9 +17,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.write import committed, part_checks
-from omnigraph.write.part import Split, StagedPart
-from omnigraph.write.part_task import RecordRows, TableRows
+from omnigraph.write import committed
+from omnigraph.write.parts import checks as part_checks
+from omnigraph.write.parts.part import Split, StagedPart
+from omnigraph.write.parts.task import RecordRows, TableRows
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  city: enum(oslo, rome)?  mail: String? @unique  @range(age, 0..150) }

@@ -13,10 +13,13 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import omnigraph as og
-from omnigraph.write import part_checks, part_share, part_shared, part_verdict
-from omnigraph.write.part import Split
-from omnigraph.write.part_pieces import Piece, Tag
-from omnigraph.write.part_task import TableRows
+from omnigraph.write.parts import checks as part_checks
+from omnigraph.write.parts import share as part_share
+from omnigraph.write.parts import shared as part_shared
+from omnigraph.write.parts import verdict as part_verdict
+from omnigraph.write.parts.part import Split
+from omnigraph.write.parts.pieces import Piece, Tag
+from omnigraph.write.parts.task import TableRows
 from tests.component import test_parts as parts
 from tests.component.test_parts import LOADS, SCHEMA, STEPS, content, outcome, tables
 

@@ -9,8 +9,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.core import failpoints
-from omnigraph.write.part import Split
-from omnigraph.write.part_task import TableRows
+from omnigraph.write.parts.part import Split
+from omnigraph.write.parts.task import TableRows
 
 SCHEMA = "node Person { name: String @key }"
 

@@ -78,8 +78,8 @@ def _staged(root: str, width: int) -> str | None:
 
 def _in_parts(root: str, width: int, mode: str) -> str | None:
     """A batch that executors stage in two parts, each of all tables."""
-    from omnigraph.write.part import Split
-    from omnigraph.write.part_task import RecordRows
+    from omnigraph.write.parts.part import Split
+    from omnigraph.write.parts.task import RecordRows
 
     with graphs.open(root, **_OPEN) as graph:
         txn = graph.begin()

@@ -34,15 +34,15 @@ from omnigraph.table.collect import loose_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.write.changes import Mode, TypeChange
 from omnigraph.write.load import CheckReport, LoadOptions, receipt, replay
-from omnigraph.write.part import StagedPart, Threads, Workers
+from omnigraph.write.parts.part import StagedPart, Threads, Workers
 from omnigraph.write.receipt import Receipt, RejectedRows
 from omnigraph.write.staging import Record, Records, StagedFile, StagedFragments, record_table
 from omnigraph.write.streamed_load import as_declared, judge_staged
 from omnigraph.write.validate import Verdict, validate
 
 if TYPE_CHECKING:
-    from omnigraph.write.part_pieces import Exchange
-    from omnigraph.write.part_task import PartTask
+    from omnigraph.write.parts.pieces import Exchange
+    from omnigraph.write.parts.task import PartTask
 
 Staged = StagedFragments | Sequence[StagedFragments]
 
@@ -187,7 +187,7 @@ class StagingTxn:
     def task(self, mode: str, *, set_aside: bool = False, rows_per_file: int | None = None) -> PartTask:
         """What somebody elsewhere needs to stage parts of a batch; picklable. ``set_aside``: bad rows are kept apart with
         their records instead of being counted."""
-        from omnigraph.write.part_task import ROWS_PER_FILE, PartTask, Target
+        from omnigraph.write.parts.task import ROWS_PER_FILE, PartTask, Target
 
         held = self._engine.known(self.branch) or self._engine.latest(self.branch)
         if held.state.schema.hash != self._record.schema_hash:
@@ -239,10 +239,10 @@ class StagingTxn:
         touches every row. ``memory_mb``: for comparing the keys of a table here, beyond which (or always) ``exchange`` brings
         equal keys together elsewhere; without one that is done in passes, and 30 bytes or so for each row with an id of its
         own are needed besides. Where it fails with ``sent`` still false, an abort takes everything back."""
-        from omnigraph.write.part_checks import Room
-        from omnigraph.write.part_input import PartInput
-        from omnigraph.write.part_load import PartLoad
-        from omnigraph.write.part_verdict import Judges
+        from omnigraph.write.parts.checks import Room
+        from omnigraph.write.parts.input import PartInput
+        from omnigraph.write.parts.load import PartLoad
+        from omnigraph.write.parts.verdict import Judges
 
         options = LoadOptions(
             mode=mode,
@@ -508,10 +508,10 @@ def _judge(txn: Txn, given: Mapping[str, Sequence[StagedFragments]], memory_mb: 
 def _judge_in_passes(
     txn: Txn, given: Mapping[str, Sequence[StagedFragments]], mode: Mode, memory_mb: int | None
 ) -> Verdict:
-    from omnigraph.write.part import Share, Split, Stretch
-    from omnigraph.write.part_checks import Room
-    from omnigraph.write.part_input import PartInput
-    from omnigraph.write.part_judge import judge_parts
+    from omnigraph.write.parts.checks import Room
+    from omnigraph.write.parts.input import PartInput
+    from omnigraph.write.parts.judge import judge_parts
+    from omnigraph.write.parts.part import Share, Split, Stretch
 
     parts = []
     for order, (key, listed) in enumerate(sorted(given.items())):

@@ -11,13 +11,13 @@ from functools import partial
 
 from omnigraph.commit.txn import Txn
 from omnigraph.write.changes import Mode, RecordingView, TypeChange
-from omnigraph.write.part_checks import Room
-from omnigraph.write.part_input import ROW, PartInput
-from omnigraph.write.part_judge import Judgement, adopt_in_passes, held_changes, judge_parts
-from omnigraph.write.part_merge import Replacing, located, located_changes
-from omnigraph.write.part_pieces import Exchange, Passes
-from omnigraph.write.part_shared import RowRef, SharedJudging
-from omnigraph.write.part_task import PartTask, at_pins
+from omnigraph.write.parts.checks import Room
+from omnigraph.write.parts.input import ROW, PartInput
+from omnigraph.write.parts.judge import Judgement, adopt_in_passes, held_changes, judge_parts
+from omnigraph.write.parts.merge import Replacing, located, located_changes
+from omnigraph.write.parts.pieces import Exchange, Passes
+from omnigraph.write.parts.shared import RowRef, SharedJudging
+from omnigraph.write.parts.task import PartTask, at_pins
 from omnigraph.write.quarantine import sift
 from omnigraph.write.rejects import Rejected
 from omnigraph.write.validate import Verdict

@@ -24,8 +24,8 @@ from omnigraph.write.blocks import Block
 from omnigraph.write.changes import RecordingView, RowIndex
 from omnigraph.write.edge_rules import CardinalityRule, Loose, NodePresence, orphans, unresolved_ends
 from omnigraph.write.key_rules import IdRule, Rewritten, UniqueRule, unique_groups
-from omnigraph.write.part_pieces import ADDRESS, ROW, Piece, Tag
-from omnigraph.write.part_spread import CARD, IDS, Asked, node_of, unique_about
+from omnigraph.write.parts.pieces import ADDRESS, ROW, Piece, Tag
+from omnigraph.write.parts.spread import CARD, IDS, Asked, node_of, unique_about
 from omnigraph.write.rejects import Finding
 from omnigraph.write.rows import ENDS
 from omnigraph.write.violations import Violation

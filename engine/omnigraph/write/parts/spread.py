@@ -25,9 +25,9 @@ from omnigraph.write.arrays import nulls, one_array, positions
 from omnigraph.write.blocks import Block
 from omnigraph.write.changes import Mode, RowIndex
 from omnigraph.write.key_rules import is_keyable, unique_groups
-from omnigraph.write.part_adopt import AdoptedIds
-from omnigraph.write.part_pieces import ADDRESS, ROW, Piece, Sharing, Side, Tag
-from omnigraph.write.part_task import PartTask
+from omnigraph.write.parts.adopt import AdoptedIds
+from omnigraph.write.parts.pieces import ADDRESS, ROW, Piece, Sharing, Side, Tag
+from omnigraph.write.parts.task import PartTask
 from omnigraph.write.rows import ENDS
 from omnigraph.write.wording import NOWHERE, Wording
 

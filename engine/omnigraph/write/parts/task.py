@@ -28,7 +28,7 @@ from omnigraph.write.changes import TypeChange
 from omnigraph.write.conform import conform_column
 from omnigraph.write.jsonstream import read_values
 from omnigraph.write.objects import ObjectReader
-from omnigraph.write.part import Complaints, Share, Split, StagedPart, Stretch
+from omnigraph.write.parts.part import Complaints, Share, Split, StagedPart, Stretch
 from omnigraph.write.quarantine import row_as_record
 from omnigraph.write.records import RecordReader
 from omnigraph.write.rejects import Finding, Rejected, Rejects, collect_rejected

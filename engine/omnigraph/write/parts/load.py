@@ -24,13 +24,13 @@ from omnigraph.core.meter import Meter
 from omnigraph.table import staged as fragments_
 from omnigraph.write.changes import RowIndex
 from omnigraph.write.load import LoadOptions, receipt
-from omnigraph.write.part import Threads, Workers
-from omnigraph.write.part_input import PartInput
-from omnigraph.write.part_judge import Judgement
-from omnigraph.write.part_merge import PartMerge, located
-from omnigraph.write.part_rewrite import Pack, Rewrite, RewrittenRows, pack, packs, rewrite
-from omnigraph.write.part_task import PartTask, at_pins, describe
-from omnigraph.write.part_verdict import Judges, Sorted
+from omnigraph.write.parts.input import PartInput
+from omnigraph.write.parts.judge import Judgement
+from omnigraph.write.parts.merge import PartMerge, located
+from omnigraph.write.parts.part import Threads, Workers
+from omnigraph.write.parts.rewrite import Pack, Rewrite, RewrittenRows, pack, packs, rewrite
+from omnigraph.write.parts.task import PartTask, at_pins, describe
+from omnigraph.write.parts.verdict import Judges, Sorted
 from omnigraph.write.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, too_many, write_quarantine
 from omnigraph.write.receipt import Receipt, RejectedRows, TableChange
 from omnigraph.write.rejects import Rejected

@@ -25,9 +25,9 @@ from omnigraph.write.changes import Mode, PinnedView, RecordingView, TypeChange
 from omnigraph.write.committed import is_scanned
 from omnigraph.write.edge_rules import CardinalityRule, Loose, unresolved_ends
 from omnigraph.write.key_rules import KeyedRows, UniqueRule, unique_groups
-from omnigraph.write.part_adopt import AdoptedIds, adopt
-from omnigraph.write.part_checks import Pass, PassCardinality, PassUnique, Room, make_room
-from omnigraph.write.part_input import PartInput, key_columns
+from omnigraph.write.parts.adopt import AdoptedIds, adopt
+from omnigraph.write.parts.checks import Pass, PassCardinality, PassUnique, Room, make_room
+from omnigraph.write.parts.input import PartInput, key_columns
 from omnigraph.write.rejects import Finding
 from omnigraph.write.rows import ENDS
 from omnigraph.write.validate import Conflicts, Evaluation, Judged, TableChecks, Verdict, judged

@@ -19,7 +19,7 @@ from omnigraph.write.blocks import Block
 from omnigraph.write.changes import PinnedView, RowIndex
 from omnigraph.write.committed import committed_rows, distinct, is_scanned
 from omnigraph.write.key_rules import KeyedRows
-from omnigraph.write.part_checks import Pass
+from omnigraph.write.parts.checks import Pass
 
 pc: Any = pyarrow.compute
 

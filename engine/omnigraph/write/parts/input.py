@@ -24,8 +24,8 @@ from omnigraph.write.arrays import one_array
 from omnigraph.write.blocks import Block, OriginLog
 from omnigraph.write.changes import Mode, Origin, SourcePart, TypeChange
 from omnigraph.write.key_rules import unique_groups
-from omnigraph.write.part import Complaints, Share, Split, StagedPart, Stretch
-from omnigraph.write.part_adopt import AdoptedIds
+from omnigraph.write.parts.adopt import AdoptedIds
+from omnigraph.write.parts.part import Complaints, Share, Split, StagedPart, Stretch
 from omnigraph.write.rejects import Rejected
 from omnigraph.write.violations import Violation, ViolationLog
 from omnigraph.write.wording import Wording

@@ -26,7 +26,7 @@ from omnigraph.table.keys import KeyCache
 from omnigraph.table.pinned import PinnedTable
 from omnigraph.write.arrays import one_array, positions
 from omnigraph.write.changes import RowIndex, TypeChange
-from omnigraph.write.part_task import PartTask, Target
+from omnigraph.write.parts.task import PartTask, Target
 from omnigraph.write.quarantine import row_as_record
 from omnigraph.write.same import same_rows
 

@@ -23,12 +23,12 @@ from omnigraph.write import violations as v
 from omnigraph.write.blocks import OriginLog
 from omnigraph.write.changes import Mode, RowIndex
 from omnigraph.write.key_rules import unique_groups
-from omnigraph.write.part_adopt import AdoptedIds
-from omnigraph.write.part_input import PartInput
-from omnigraph.write.part_pieces import Exchange, Sharing
-from omnigraph.write.part_share import MARK, Found, JudgeShare, ShareVerdict
-from omnigraph.write.part_spread import Asked, CommittedItem, Item, Spread, StagedItem
-from omnigraph.write.part_task import PartTask
+from omnigraph.write.parts.adopt import AdoptedIds
+from omnigraph.write.parts.input import PartInput
+from omnigraph.write.parts.pieces import Exchange, Sharing
+from omnigraph.write.parts.share import MARK, Found, JudgeShare, ShareVerdict
+from omnigraph.write.parts.spread import Asked, CommittedItem, Item, Spread, StagedItem
+from omnigraph.write.parts.task import PartTask
 from omnigraph.write.rejects import Rejected
 from omnigraph.write.validate import Conflict, Verdict
 from omnigraph.write.violations import SHOWN_MAX, Violation, ViolationLog

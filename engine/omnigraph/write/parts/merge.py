@@ -1,7 +1,7 @@
 """A merge of staged parts: which rows replace which, shared among workers, in one transaction a table.
 
 Owns the lowering of a merge that no process could hold: here is an address for each staged row and no more. Rows are
-compared, written and carried over by ``part_rewrite`` wherever the workers are.
+compared, written and carried over by ``rewrite`` wherever the workers are.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from omnigraph.table import staged as fragments_
 from omnigraph.write.arrays import one_array, positions
 from omnigraph.write.changes import RowIndex, TypeChange
 from omnigraph.write.committed import is_scanned
-from omnigraph.write.part_input import ROW, PartInput
-from omnigraph.write.part_judge import Judgement
-from omnigraph.write.part_rewrite import Addresses, Rewrite, RewrittenRows, removals, remove, rewrite
-from omnigraph.write.part_shared import NOWHERE
-from omnigraph.write.part_task import PartTask
+from omnigraph.write.parts.input import ROW, PartInput
+from omnigraph.write.parts.judge import Judgement
+from omnigraph.write.parts.rewrite import Addresses, Rewrite, RewrittenRows, removals, remove, rewrite
+from omnigraph.write.parts.shared import NOWHERE
+from omnigraph.write.parts.task import PartTask
 from omnigraph.write.receipt import TableChange
 from omnigraph.write.rejects import Rejected
 
 if TYPE_CHECKING:
-    from omnigraph.write.part_load import PartLoad
+    from omnigraph.write.parts.load import PartLoad
 
 pc: Any = pyarrow.compute
 

@@ -13,11 +13,11 @@ from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.meter import Meter
 from omnigraph.write.load import LoadOptions
-from omnigraph.write.part import StagedPart
-from omnigraph.write.part_checks import Room
-from omnigraph.write.part_input import PartInput
-from omnigraph.write.part_pieces import Exchange
-from omnigraph.write.part_verdict import Judges
+from omnigraph.write.parts.checks import Room
+from omnigraph.write.parts.input import PartInput
+from omnigraph.write.parts.part import StagedPart
+from omnigraph.write.parts.pieces import Exchange
+from omnigraph.write.parts.verdict import Judges
 from omnigraph.write.quarantine import BadRowsMax, Sifted, too_many
 from omnigraph.write.rejects import Rejected
 from omnigraph.write.staged import StagingTxn
