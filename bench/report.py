@@ -65,6 +65,9 @@ Measured by `./run bench spark`, which `all` leaves out. The peer is Spark itsel
 
 Measured by `./run bench dagster`, which `all` leaves out. The last bar is missed.
 """,
+    "dagster-live": """\
+### With the web server and the daemon
+""",
 }
 
 

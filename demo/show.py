@@ -107,7 +107,7 @@ def ingest() -> None:
 
 def look() -> None:
     title("2. What is in it")
-    run("omnigraph", "snapshot", str(GRAPH), hide=4)
+    run("omnigraph", "status", str(GRAPH))
     say("Who taught most?")
     run("omnigraph", "query", str(GRAPH), "--sql", STUDENTS)
     say("From Alan Turing back, teacher by teacher:")
