@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.commit import audit
+from omnigraph.commit import audit, compensate, heal
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import encode_plan
 from omnigraph.commit.plan import PublishPlan
@@ -21,6 +21,7 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow
 from omnigraph.store import layout
+from omnigraph.table import dataset
 from omnigraph.testing.content import content_of, faults_of, history_of
 from omnigraph.testing.operations import append, keys_of
 
@@ -86,6 +87,39 @@ def test_only_tables_that_moved_are_put_back(engine: Engine) -> None:
     before = engine.latest(MAIN).state.tables
     recovered(engine)
     assert engine.latest(MAIN).state.tables == before, "no table was touched, so no pin moves"
+
+
+def test_a_table_that_was_put_back_with_other_files_is_not_published(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Lance read while it restored was not what is stored: its new version names a file that nobody has."""
+    before = content_of(engine)
+    plan = interrupted(engine, "half")
+    judged = dataset.same_files
+    with monkeypatch.context() as patch:
+        for module in (dataset, compensate, heal):
+            patch.setattr(module, "same_files", lambda one, other: False)
+        with pytest.raises(Corruption, match="names other files"):
+            recovered(engine)
+        assert [op for op, _ in engine.intents.names()] == [plan.op], "kept for whoever comes"
+        assert content_of(engine) == before
+        # The Restore that stands is not trusted for what it says of itself either.
+        with pytest.raises(Corruption, match="names other files"):
+            recovered(engine)
+    assert dataset.same_files is judged
+    recovered(engine)
+    assert isinstance(history_of(engine)[-1], AbortRow)
+    assert content_of(engine) == before and faults_of(engine) == []
+
+
+def test_versions_are_the_same_by_their_files(engine: Engine) -> None:
+    append(engine, ONE, ["a"])
+    pin = engine.latest(MAIN).state.tables[ONE[0]]
+    ref = dataset.TableRef(pin.location, pin.ref)
+    now, earlier = (engine.tables.open(ref, version) for version in (pin.version, pin.version - 1))
+    assert dataset.same_files(now, now) and not dataset.same_files(now, earlier)
+    with pytest.raises(Corruption, match="names other files"):
+        engine.tables.check_restored(earlier, now)
 
 
 def test_an_intent_of_a_branch_that_is_gone_is_discarded_with_one_row(engine: Engine) -> None:

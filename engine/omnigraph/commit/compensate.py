@@ -23,7 +23,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow, Pin
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
-from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, stats_of
+from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, same_files, stats_of
 
 OP_PROPERTY = "omnigraph:op"
 ROUNDS_MAX = 2000  # each round waits, restores or swaps; the deadline ends it long before
@@ -186,7 +186,10 @@ def _undo_table(
     if undo is Undo.YIELD:
         return other is not None and give_way(other, 1)
     if undo is Undo.PUBLISH_RESTORE:
-        return _Restored(pin.version, pin.version + 1, engine.tables.open(ref, pin.version + 1, meter))
+        above_it = engine.tables.open(ref, pin.version + 1, meter)
+        if same_files(handle, above_it):
+            return _Restored(pin.version, pin.version + 1, above_it)
+        # It is not what it says that it is. Another one on top of it will be.
     failpoints.hit("abort.before_restore", table_key=table.key)
     transaction = engine.tables.restore_transaction(handle, uuid=new_uuid(), properties={OP_PROPERTY: plan.op})
     try:
@@ -195,6 +198,7 @@ def _undo_table(
         # Either way the next look finds what stands there. Never the same Restore again.
         engine.clock.sleep(engine.manners.jitter_s(2))
         return True
+    engine.tables.check_restored(handle, landed)
     failpoints.hit("abort.after_restore", table_key=table.key)
     return _Restored(pin.version, landed.version, landed)
 

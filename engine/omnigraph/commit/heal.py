@@ -22,7 +22,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
-from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, VersionTx, stats_of
+from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, VersionTx, same_files, stats_of
 
 ROUNDS_MAX = 12  # each ends with a swap, or finds that somebody else has moved the manifest
 VERSIONS_READ_MAX = 200  # above one pin; each is read once, and what is behind them changes nothing
@@ -196,15 +196,18 @@ def _stand(engine: Engine, pin: Pin, drift: TableDrift, op: str, meter: Meter) -
     """A handle at a Restore of the pin: the newest version if it is one, else one made now. None: look again."""
     ref = TableRef(pin.location, pin.ref)
     newest = drift.versions[-1]
-    if newest.version == drift.head and newest.restore_of == pin.version:
-        return engine.tables.open(ref, drift.head, meter)
     handle = engine.tables.open(ref, pin.version, meter)
+    if newest.version == drift.head and newest.restore_of == pin.version:
+        standing = engine.tables.open(ref, drift.head, meter)
+        if same_files(handle, standing):
+            return standing
     failpoints.hit("heal.before_restore", table_key=pin.key)
     transaction = engine.tables.restore_transaction(handle, uuid=new_uuid(), properties={OP_PROPERTY: op})
     try:
         landed = engine.tables.commit(ref, handle, transaction, meter)
     except (NotLanded, CommitUnknown):
         return None
+    engine.tables.check_restored(handle, landed)
     failpoints.hit("heal.after_restore", table_key=pin.key)
     return landed
 

@@ -21,6 +21,7 @@ from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.core import progress
+from omnigraph.core.errors import Corruption
 from omnigraph.core.meter import Meter
 from omnigraph.table.blob import stored_schema
 from omnigraph.table.errors import Fate, brief, classify, translate
@@ -105,6 +106,12 @@ class TableStats:
     bytes: int
     deleted_rows: int
     unindexed_fragments: int
+
+
+def same_files(one: LanceDataset, other: LanceDataset) -> bool:
+    """Whether two versions of a table consist of the same fragments. No request."""
+    first, second = ([fragment.metadata.to_json() for fragment in handle.get_fragments()] for handle in (one, other))
+    return first == second
 
 
 class Tables:
@@ -269,6 +276,17 @@ class Tables:
         transaction.uuid = uuid
         transaction.transaction_properties = dict(properties)
         return transaction
+
+    def check_restored(self, handle: LanceDataset, landed: LanceDataset) -> None:
+        """A Restore has the very files of the version that it puts back. Lance reads that version again and writes what it
+        read: a bit that flipped on the way would be a name that no file has."""
+        if not same_files(handle, landed):
+            raise Corruption(
+                f"version {landed.version} was to put version {handle.version} back, and names other files",
+                hint="repeat: nothing of it was published. If it stays so, keep the files and run `omnigraph verify`",
+                expected=handle.version,
+                actual=landed.version,
+            )
 
     def drop_detached(self, ref: TableRef, version: int) -> None:
         """Delete the manifest of a version that is in no line. Its data files are not touched."""

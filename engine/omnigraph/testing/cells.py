@@ -190,7 +190,7 @@ class Matrix:
             said = self._interrupt(cell, operation.name, root, cell.cut, cell.what)
             verdict.ended = said[0] if said else "killed"
             self._judge(cell, operation, root, before, after, said, verdict)
-        except (OmnigraphError, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001 - a graph that cannot be read is a finding, whatever says so
             verdict.findings.append(f"{type(error).__name__}: {error}")
         finally:
             self.proxy.calm()
