@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from omnigraph.commit.deadline import Deadline
-from omnigraph.commit.engine import Engine, gather
+from omnigraph.commit.engine import Engine
 from omnigraph.commit.heal import pending_intents
 from omnigraph.commit.plan import Counts
 from omnigraph.commit.run import Action, Prepared, Request, run
@@ -36,7 +36,7 @@ from omnigraph.write.changes import Mode, TypeChange
 from omnigraph.write.load import CheckReport, LoadOptions, receipt, replay
 from omnigraph.write.parts.part import StagedPart, Threads, Workers
 from omnigraph.write.receipt import Receipt, RejectedRows
-from omnigraph.write.staging import Record, Records, StagedFile, StagedFragments, record_table
+from omnigraph.write.staging import Record, Records, StagedFile, StagedFragments, check_files, record_table
 from omnigraph.write.streamed_load import as_declared, judge_staged
 from omnigraph.write.validate import Verdict, validate
 
@@ -437,19 +437,7 @@ class _StagedLoad:
             noted = record.table(key)
             base = TableRef(noted.path, noted.ref).relative
             wanted.update({f"{base}/{file.path}": file.size for one in listed for file in one.files})
-        names = sorted(wanted)
-        sizes = gather([self.engine.spawn(self._size, name, meter) for name in names])
-        for name, size in zip(names, sizes, strict=True):
-            if size != wanted[name]:
-                said = "is missing" if size is None else f"has {size} bytes"
-                raise InvalidInput(
-                    f"the staged file {name} {said}; expected {wanted[name]} bytes",
-                    hint="stage the batch again",
-                    object=name,
-                )
-
-    def _size(self, name: str, meter: Meter) -> int | None:
-        return self.engine.store.size(name, meter=meter)
+        check_files(self.engine, wanted, meter)
 
     def _prepare(self, txn: Txn) -> Prepared | None:
         for key, listed in self.given.items():

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from omnigraph.commit.engine import Engine, gather
 from omnigraph.core.errors import Corruption, InvalidInput, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.store import KeyExists, Store, layout
@@ -157,3 +159,17 @@ def _encode(record: Record) -> bytes:
 def _first(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(str(part) for part in found['loc'])}: {found['msg']}"
+
+
+def check_files(engine: Engine, wanted: Mapping[str, int], meter: Meter) -> None:
+    """Refuse a batch of which a file is not there with its size: before anything is armed."""
+    names = sorted(wanted)
+    sizes = gather([engine.spawn(partial(engine.store.size, name, meter=meter)) for name in names])
+    for name, size in zip(names, sizes, strict=True):
+        if size != wanted[name]:
+            said = "is missing" if size is None else f"has {size} bytes"
+            raise InvalidInput(
+                f"the staged file {name} {said}; expected {wanted[name]} bytes",
+                hint="stage the batch again",
+                object=name,
+            )

@@ -14,12 +14,12 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from omnigraph.commit.engine import Engine, gather
+from omnigraph.commit.engine import Engine
 from omnigraph.commit.plan import Counts
 from omnigraph.commit.run import Action, Prepared, Request, run
 from omnigraph.commit.txn import Txn
 from omnigraph.core import progress
-from omnigraph.core.errors import InvalidInput, ReadSetChanged
+from omnigraph.core.errors import ReadSetChanged
 from omnigraph.core.meter import Meter
 from omnigraph.table import staged as fragments_
 from omnigraph.write.changes import RowIndex
@@ -34,7 +34,7 @@ from omnigraph.write.parts.verdict import Judges, Sorted
 from omnigraph.write.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, too_many, write_quarantine
 from omnigraph.write.receipt import Receipt, RejectedRows, TableChange
 from omnigraph.write.rejects import Rejected
-from omnigraph.write.staging import StagedFragments
+from omnigraph.write.staging import StagedFragments, check_files
 from omnigraph.write.validate import Verdict
 
 T = TypeVar("T")
@@ -98,19 +98,7 @@ class PartLoad:
             for share in shares
             for file in ([] if share.staged is None else share.staged.files)
         }
-        names = sorted(wanted)
-        sizes = gather([self.engine.spawn(self._size, name, meter) for name in names])
-        for name, size in zip(names, sizes, strict=True):
-            if size != wanted[name]:
-                said = "is missing" if size is None else f"has {size} bytes"
-                raise InvalidInput(
-                    f"the staged file {name} {said}; expected {wanted[name]} bytes",
-                    hint="stage the batch again",
-                    object=name,
-                )
-
-    def _size(self, name: str, meter: Meter) -> int | None:
-        return self.engine.store.size(name, meter=meter)
+        check_files(self.engine, wanted, meter)
 
     def _pack(self) -> None:
         """However the rows came in, fragments are sized by rows. Small ones are written again, once, before anything else."""
