@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.intent import Intents
+from omnigraph.commit.kept import KeptTurns
 from omnigraph.commit.manners import Manners
 from omnigraph.commit.plan import Owner
 from omnigraph.commit.pressure import Bounds
@@ -64,6 +65,7 @@ class Engine:
         self.intents = Intents(store)
         self.keys = KeyCache() if key_cache_bytes is None else KeyCache(key_cache_bytes)
         self.manners = Manners(clock)
+        self.kept = KeptTurns()
         self.bounds = Bounds()
         self.owner = this_process()
         self.exclusive_token: str | None = None  # what the head row says while this handle uses the graph exclusively
@@ -75,6 +77,7 @@ class Engine:
         self._overlaps = 0
 
     def close(self) -> None:
+        self.kept.let_go()
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._known_lock:
             self._known.clear()

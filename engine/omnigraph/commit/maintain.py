@@ -203,7 +203,7 @@ def _in_turn(
     held = engine.latest(request.branch, meter)
     plan = _plan(engine, request, held.state, [work.key for work in ready], op)
     lines = {work.key: Line(engine, held.state.tables[work.key], op, plan.commit.id, meter) for work in ready}
-    turn.rewrite(encode_plan(plan))
+    turn.arm(encode_plan(plan))
     failpoints.hit("maintain.armed")
     try:
         tried: list[Work] = []

@@ -6,8 +6,10 @@ front, never on a time that somebody wrote down.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omnigraph.core.clock import Clock
@@ -16,18 +18,24 @@ GRACE_MIN_S = 5.0  # with commits of 0.2 to 0.6 s, one second rolled back the li
 GRACE_COMMITS = 20.0
 SHORT_GRACE = 0.1  # of the grace, behind a front that turned out dead: a row of dead owners must not cost one each ...
 SHORT_COMMITS = 3.0  # ... and never less than a living one needs to see that it is at the front, and to say so
-AWARE_GRACE = 0.2  # of the grace, for a while after a death: who kills one process often kills more
+AWARE_GRACE = 0.1  # of the grace, for a while after a death: who kills one process often kills more
 DEAD_PROBABLY = 0.5  # of the grace: a front that was silent for so long, and is gone, was ended by somebody else
 AWARE_GRACES = 4.0  # how long that while is
 FURTHER_BACK = 1.2  # of the grace, for those with somebody between them and the front: one is enough to end the dead
 SIGN_OF_LIFE = 0.25  # of the grace: how often a writer that is long at the front says that it lives
-FIRST_SIGN = 0.05  # of the grace: the first time, before those behind it could take it for one of a row of dead
+FIRST_SIGN = 0.02  # of the grace: the first time, before those behind it could take it for one of a row of dead
 CONTENDED_MIN_S = 2.0
 CONTENDED_COMMITS = 30.0
 POLL_COMMITS = 0.5
 POLL_FIRST = 0.05  # behind the front itself: nobody works between its end and our look. Measured: a third more commits
 POLL_MIN_S = 0.001
 POLL_MAX_S = 0.5
+KEEP_COMMITS = 0.5  # how long a turn is kept for a next write that has not come yet ...
+KEEP_MIN_S = 0.002
+KEEP_MAX_S = 0.02
+KEPT_COMMITS = 4.0  # ... and how long a turn lasts before those behind it come first. One more commit than that fits
+KEPT_WAIT_S = 0.4  # shared by all who wait: so much longer does it take until everybody has had a turn
+KEPT_MAX = 8  # plans of one turn
 EWMA_ALPHA = 0.3
 FIRST_COMMIT_S = 0.05  # before anything was measured
 COMMIT_REQUESTS = 8.0  # one after the other, in any commit
@@ -51,6 +59,40 @@ class Manners:
         self._request_s = 0.0
         self._contended_until = 0.0
         self._aware_until = 0.0
+        self._ended_at = float("-inf")
+        self._follows_soon = False
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """One write of this process, from where none of its own is in its way any more."""
+        with self._lock:
+            self._follows_soon = self._clock.monotonic() - self._ended_at <= self._keep
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ended_at = self._clock.monotonic()
+
+    def keeps_turn(self, lasted_s: float, waiting: int) -> bool:
+        """Whether a turn that has lasted so long is kept: this process writes in a row, and those who wait can bear it."""
+        with self._lock:
+            return self._follows_soon and lasted_s <= min(KEPT_COMMITS * self._slowest, KEPT_WAIT_S / max(1, waiting))
+
+    @property
+    def keep_s(self) -> float:
+        """How long a kept turn waits for the next write to begin."""
+        with self._lock:
+            return self._keep
+
+    @property
+    def _keep(self) -> float:
+        return min(max(KEEP_COMMITS * self._slowest, KEEP_MIN_S), KEEP_MAX_S)
+
+    @property
+    def prepare_s(self) -> float:
+        """How long the next write may prepare in a kept turn: those behind see nothing move."""
+        with self._lock:
+            return FIRST_SIGN * self._grace
 
     def note_commit(self, seconds: float) -> None:
         """One of our own commits took this long, waiting for others not included."""

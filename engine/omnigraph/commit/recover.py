@@ -69,6 +69,8 @@ def recover_all(engine: Engine, *, meter: Meter, beyond_grace: bool = False) -> 
         if intent is not None:
             gone = owner_gone(engine, intent) or (beyond_grace and not _ours_and_live(engine, intent))
             done.append(recover_one(engine, intent, gone=gone, meter=meter))
+    if not all(one.ended for one in done):
+        engine.manners.note_neighbour()  # others write here: who has just come queues like them
     return done
 
 
@@ -81,8 +83,9 @@ def recover_one(engine: Engine, intent: Intent, *, gone: bool, meter: Meter) -> 
     failpoints.hit("recover.before_look", op=intent.op)
     seen = look(engine, intent, gone=gone, meter=meter)
     decision = decide(seen.witness)
-    if decision is Decision.WAIT:
-        return _report(intent, decision)
+    if decision is Decision.WAIT or (decision is Decision.FINISH and not gone):
+        # A plan that has ended is left to an owner who lives: it has yet to delete the file, or keeps its turn by it.
+        return _report(intent, Decision.WAIT)
     if decision is Decision.STOP:
         raise _contradiction(intent, seen)
     if decision is Decision.DELETE_TICKET:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omnigraph.commit import witness
+from omnigraph.commit import live
 from omnigraph.commit.apply import Applied, Landing, apply
 from omnigraph.commit.compensate import OP_PROPERTY, Aborted, WasPublished, end_by_abort
 from omnigraph.commit.conflicts import after_refusal, key_row
@@ -110,8 +110,9 @@ def run(engine: Engine, request: Request, prepare: Callable[[Txn], Prepared | No
     deadline = Deadline(engine.clock, request.deadline_s)
     last: OmnigraphError | None = None
     pressure: Pressure | None = None
-    with engine.counted(meter), engine.locks.holding(request.branch, request.keys, deadline):
+    with engine.counted(meter), engine.locks.holding(request.branch, request.keys, deadline), engine.manners.writing():
         with Turn(engine, request, deadline, meter) as turn:
+            turn.resume()
             while True:
                 deadline.check("writing", last)
                 newest = turn.wait()
@@ -250,11 +251,13 @@ def _plan(engine: Engine, request: Request, txn: Txn, prepared: Prepared, op: st
 
 def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, turn: Turn) -> Outcome | _Retry:
     meter = txn.meter
+    queued = turn.op is not None
     op = turn.op or new_ulid(engine.clock)
     plan = _plan(engine, request, txn, prepared, op)
     data = encode_plan(plan)
     started = engine.clock.monotonic()
-    witness.begin(op)
+    if not queued:
+        live.begin(op)
     try:
         rows = sum(action.counts.inserted + action.counts.updated for action in prepared.actions)
         with progress.phase("writing", total=rows):
@@ -282,8 +285,8 @@ def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, tur
             raise outcome
         return outcome
     finally:
-        if turn.op != op:  # a ticket that is kept waits under the same name
-            witness.end(op)
+        if not queued:  # else it lives as long as its turn
+            live.end(op)
 
 
 def _unknown(plan: PublishPlan, error: Exception) -> OutcomeUnknown:
@@ -314,6 +317,8 @@ def _stage_and_arm(
 ) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Data files, and the intent beside them: handles and transactions. None: it was not our turn after all; nothing was
     sent."""
+    if prepared.stage_first and not turn.dwell(txn.state):
+        return None
     meter.step()
     staging = [engine.spawn(_stage, txn, action) for action in prepared.actions]
     try:
@@ -325,8 +330,10 @@ def _stage_and_arm(
             if older:
                 return None
             meter.step()
-            turn.rewrite(data)
+            armed = turn.arm(data)
             ready = gather(staging)
+            if not armed:
+                return None
         elif prepared.stage_first:
             ready = gather(staging)
             meter.step()
@@ -489,10 +496,14 @@ def _conclude(
     if isinstance(how, Published) and how.fresh:
         row = how.row
         failpoints.hit("disarm.before")
-        disarming = engine.spawn(engine.intents.disarm, plan.op, meter)
+        disarming = None if turn.may_keep() else engine.spawn(engine.intents.disarm, plan.op, meter)
         confirmed = confirm(engine, request.branch, how.held, plan.commit.id, meter)
-        warning = disarming.result()
-        turn.ended()
+        if disarming is None and confirmed is not None:
+            turn.keep()
+            warning = turn.left_behind()
+        else:
+            warning = engine.intents.disarm(plan.op, meter) if disarming is None else disarming.result()
+            turn.ended()
         failpoints.hit("disarm.after")
         if confirmed is None:
             # Our version was a ghost. The intent is gone, but who has read it before may still publish the plan: it ends
@@ -513,22 +524,23 @@ def _conclude(
             row = again.row
         _tell(prepared, results)
         return Outcome(row, warnings=() if warning is None else (warning.message,))
+    refused = ended.refusal.check if ended.refusal is not None else None
+    lasts = refused is not None and refused.check in _LASTING
+    if isinstance(how, Aborted) and not lasts and turn.hold():
+        return _Retry(after_refusal(plan, ended.refusal, how.held))
     warning = engine.intents.disarm(plan.op, meter)
     turn.ended()
     if isinstance(how, Published | WasPublished):
         engine.remember(request.branch, how.held)
         _tell(prepared, results)
         return Outcome(how.row, warnings=() if warning is None else (warning.message,))
-    refusal = ended.refusal
-    if refusal is not None and refusal.check is not None and refusal.check.check is Check.KEY_TAKEN:
-        return Outcome(key_row(refusal.check), replayed=True)
-    error = after_refusal(plan, refusal, how.held)
-    if refusal is not None and refusal.check is not None and refusal.check.check in _LASTING:
-        return error
-    return _Retry(error)
+    if refused is not None and refused.check is Check.KEY_TAKEN:
+        return Outcome(key_row(refused), replayed=True)
+    error = after_refusal(plan, ended.refusal, how.held)
+    return error if lasts else _Retry(error)
 
 
-_LASTING = (Check.HEAD_MOVED, Check.FENCED, Check.BRANCH_GONE)
+_LASTING = (Check.KEY_TAKEN, Check.HEAD_MOVED, Check.FENCED, Check.BRANCH_GONE)
 
 
 def _tell(prepared: Prepared, results: Mapping[str, Applied]) -> None:

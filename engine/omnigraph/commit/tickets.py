@@ -12,15 +12,17 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from omnigraph.commit import witness
+from omnigraph.commit import live, witness
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent, Ticket, decode, encode_ticket
-from omnigraph.commit.manners import FIRST_SIGN, SIGN_OF_LIFE, FrontWatch
+from omnigraph.commit.kept import KeptTurn
+from omnigraph.commit.manners import FIRST_SIGN, KEPT_MAX, SIGN_OF_LIFE, FrontWatch
 from omnigraph.commit.plan import BranchName
 from omnigraph.commit.recover import recover_one
+from omnigraph.core import failpoints
 from omnigraph.core.errors import Corruption, OmnigraphError
-from omnigraph.core.ids import new_ulid
+from omnigraph.core.ids import ulid_row
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
@@ -44,6 +46,10 @@ class Turn:
         self._others: set[str] = set()  # operations that are not in our way
         self._ticket = b""
         self._life: _Life | None = None
+        self._names: tuple[str, ...] = ()  # for the plans that may follow in this turn
+        self._since = 0.0  # when we came to the front
+        self._kept: KeptTurn | None = None  # our last plan's, until this one's intent is there
+        self._before: KeptTurn | None = None  # the same, while its file goes
         self.op: str | None = None
 
     def __enter__(self) -> Turn:
@@ -52,10 +58,10 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.op is not None:
+        if self.op is not None and self._kept is None:
             self._rest()
             self._engine.intents.disarm(self.op, self._meter)
-            self.ended()
+        self.ended()
 
     @property
     def missing(self) -> bool:
@@ -64,33 +70,106 @@ class Turn:
 
     def take(self, state: State) -> None:
         """Create the ticket. Its place in the queue is its name."""
-        op = new_ulid(self._engine.clock)
-        witness.begin(op)
-        ticket = Ticket(
-            self._engine.graph_id,
-            op,
-            self._request.kind,
-            BranchName(self._request.branch, state.identity),
-            tuple(sorted(self._request.keys)),
-            self._engine.owner,
-        )
-        self.op = op
-        self._ticket = encode_ticket(ticket)
-        self._engine.intents.arm(op, self._ticket, self._meter)
+        self.op, *rest = ulid_row(KEPT_MAX, self._engine.clock)
+        self._names = tuple(rest)
+        live.begin(self.op)
+        self._ticket = self._encoded(self.op, state.identity)
+        self._engine.intents.arm(self.op, self._ticket, self._meter)
 
-    def rewrite(self, plan: bytes) -> None:
-        """Our turn: the ticket becomes the plan, under the same name."""
+    def _encoded(self, op: str, identity: str) -> bytes:
+        return encode_ticket(
+            Ticket(
+                self._engine.graph_id,
+                op,
+                self._request.kind,
+                BranchName(self._request.branch, identity),
+                tuple(sorted(self._request.keys)),
+                self._engine.owner,
+            )
+        )
+
+    def resume(self) -> None:
+        """Take up the turn that the last write of this process has kept, if it has."""
+        kept = self._engine.kept.take(self._request.branch, self._request.keys, self._meter)
+        if kept is not None:
+            self._follow(kept)
+
+    def hold(self) -> bool:
+        """Our plan has ended by an abort: the next one comes in the same turn, so that nobody is passed by for having
+        been in somebody's way. False: we had no turn, or it has lasted for too many plans."""
+        if self.op is None or not self._names:
+            return False
+        kept = self._leave_file()
+        if kept.take(self._request.branch, self._request.keys, self._meter):
+            self._follow(kept)
+        return True
+
+    def _follow(self, kept: KeptTurn) -> None:
+        self._kept, self._since = kept, kept.since
+        self.op, *rest = kept.names
+        self._names = tuple(rest)
+        self._others.add(kept.op)
+        live.begin(self.op)
+
+    def dwell(self, state: State) -> bool:
+        """Something long is done before arming: a kept turn needs a ticket that shows signs of life. False: it was lost."""
+        if self.op is None or self._kept is None:
+            return True
+        ticket = self._encoded(self.op, state.identity)
+        if not self.arm(ticket):
+            return False
+        self._ticket = ticket
+        self._life = _Life(self._engine, self.op, ticket)
+        return True
+
+    def arm(self, data: bytes) -> bool:
+        """Our turn: the ticket becomes the plan, under the same name. In a kept turn the file is new, and the last plan's
+        goes. False: the kept turn was lost; queue again."""
         if self.op is None:
-            raise AssertionError("only a ticket can become a plan")
-        self._rest()
-        self._engine.intents.rewrite(self.op, plan, self._meter)
+            raise AssertionError("only who has a turn arms in it")
+        if self._kept is None:
+            self._rest()
+            self._engine.intents.rewrite(self.op, data, self._meter)
+            return True
+        if not self._kept.begin_arming():
+            self.ended()
+            return False
+        failpoints.hit("arm.before")
+        self._engine.intents.arm(self.op, data, self._meter)
+        self._kept.end()
+        self._before, self._kept = self._kept, None
+        return True
 
     def ended(self) -> None:
         """The file is gone. The next plan of this write queues again."""
         self._rest()
+        if self._kept is not None:
+            self._kept.end()
+            self._kept = None
         if self.op is not None:
-            witness.end(self.op)
+            live.end(self.op)
         self.op = None
+
+    def may_keep(self) -> bool:
+        """Whether the turn goes on after this plan: the next write of this process is likely to come at once."""
+        lasted = self._engine.clock.monotonic() - self._since
+        waiting = self._engine.intents.seen - 1
+        return self.op is not None and bool(self._names) and self._engine.manners.keeps_turn(lasted, waiting)
+
+    def left_behind(self) -> OmnigraphError | None:
+        """Why the last plan's file is still there, if it is."""
+        return None if self._before is None else self._before.deleted()
+
+    def keep(self) -> None:
+        """Published: leave the file to hold our place."""
+        self._leave_file()
+
+    def _leave_file(self) -> KeptTurn:
+        if self.op is None:
+            raise AssertionError("only a turn can be kept")
+        op, self.op = self.op, None
+        request = self._request
+        return self._engine.kept.offer(self._engine, op, self._names, request.branch, request.keys, self._since)
 
     def leave(self) -> None:
         """Keep the file: the outcome of the plan in it is not known."""
@@ -99,22 +178,20 @@ class Turn:
     def wait(self) -> Future[Held] | None:
         """Until no older intent names one of our tables. Ends those that are dead on the way.
 
-        Returns the newest state, asked for beside the last look at the queue; None if nobody was ahead.
+        Returns the newest state, asked for as soon as nobody is ahead; None if nobody was.
         """
         front: str | None = None
-        newest: Future[Held] | None = None
-        waited = False
-        while self.op is not None:
+        seen = b""  # the front's file as it was last
+        while self.op is not None and self._kept is None:
             ahead = self._ahead()
             if not ahead:
+                self._since = self._engine.clock.monotonic()
                 self._life = self._life or _Life(self._engine, self.op, self._ticket)
-                return newest or (self._look_up() if waited else None)
-            waited = True
+                return None if front is None else self._look_up(front, seen)
             self._engine.manners.note_neighbour()
             if front is not None and front != ahead[0][0]:
                 self._watch.front_moved()
             front, stamp = ahead[0]
-            newest = None
             if self._suspect(front, stamp):
                 if not self._is_ours(front):
                     self._others.add(front)
@@ -123,13 +200,15 @@ class Turn:
                     front = None
                     continue
             self._deadline.check("waiting for other writers of the same tables")
-            if self._pause(ahead):
-                newest = self._look_up()
-        return newest
+            seen = self._pause(ahead)
+        return None
 
     def someone_older(self) -> bool:
-        """The second look: an older ticket may have been on its way when we listed."""
-        return bool(self._ahead())
+        """The second look: an older ticket may have been on its way when we listed. It comes before a kept turn."""
+        older = bool(self._ahead())
+        if older and self._kept is not None:
+            self.ended()
+        return older
 
     def _ahead(self) -> list[tuple[str, str]]:
         """(operation, stamp) of the older intents that may name one of our tables, oldest first. The youngest one does.
@@ -160,35 +239,33 @@ class Turn:
         self._watch.front_was_dead(silent=not known)
         return True
 
-    def _pause(self, ahead: list[tuple[str, str]]) -> bool:
+    def _pause(self, ahead: list[tuple[str, str]]) -> bytes:
         """Sleep until it is worth looking at the queue again. Directly behind the front, a glance at its file alone is
-        quicker. True: that file is gone."""
+        quicker; what that file said before it went, if so."""
         if len(ahead) > 1:
             self._engine.clock.sleep(self._engine.manners.poll_s(len(ahead)))
-            return False
+            return b""
         [(op, _)] = ahead
         seen = b""
         for _ in range(GLANCES):
             self._engine.clock.sleep(self._engine.manners.poll_s())
             found = self._engine.intents.glance(op, self._meter)
             if found is None:
-                self._open_behind(op, seen)
-                return True
+                return seen
             seen = found
             if self._deadline.left() <= 0:
                 break
-        return False
+        return b""
 
-    def _look_up(self) -> Future[Held]:
-        return self._engine.spawn(self._engine.latest, self._request.branch, self._meter)
-
-    def _open_behind(self, op: str, data: bytes) -> None:
-        """Open what the plan before us has left behind, before the state says so: if it came to nothing, so does this."""
+    def _look_up(self, front: str, seen: bytes) -> Future[Held]:
+        """The newest state, and beside it the tables that the plan before us has left: before the state says so, and if
+        that plan came to nothing, so does this."""
         with contextlib.suppress(Corruption):
-            plan = decode(op, data).plan if data else None
+            plan = decode(front, seen).plan if seen else None
             for table in () if plan is None else plan.tables:
                 if table.key in self._request.keys:
                     self._engine.spawn(self._open_quietly, TableRef(table.path, table.ref), table.target)
+        return self._engine.spawn(self._engine.latest, self._request.branch, self._meter)
 
     def _open_quietly(self, ref: TableRef, version: int) -> None:
         with contextlib.suppress(OmnigraphError):

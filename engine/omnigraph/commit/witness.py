@@ -6,10 +6,10 @@ gone between being listed and being read has ended.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.commit import live
 from omnigraph.commit.decide import TableWitness, Witness
 from omnigraph.commit.engine import Engine, known_dead
 from omnigraph.commit.intent import Intent
@@ -21,26 +21,11 @@ from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
 
-_live_lock = threading.Lock()
-_live: set[str] = set()
-
-
-def begin(op: str) -> None:
-    """This process is executing ``op``. An intent of ours that is not, has no owner any more."""
-    with _live_lock:
-        _live.add(op)
-
-
-def end(op: str) -> None:
-    with _live_lock:
-        _live.discard(op)
-
 
 def owner_gone(engine: Engine, intent: Intent) -> bool:
     """Whether the owner is known to be dead: its process is gone, or it is this one and has let go of it."""
     if intent.owner == engine.owner:
-        with _live_lock:
-            return intent.op not in _live
+        return not live.has(intent.op)
     return known_dead(intent.owner)
 
 

@@ -68,6 +68,8 @@ def commits_of(engine: Engine) -> list[CommitRow]:
 def faults_of(engine: Engine, *, quiet: bool = True) -> list[str]:
     """Everything that contradicts the protocol's promises. ``quiet``: nothing is under way, so neither an intent nor
     drift may be left."""
+    if quiet:
+        engine.kept.let_go()
     held = engine.latest(MAIN, Meter())
     found = [*_history_faults(history_of(engine, held), held)]
     for pin in held.state.tables.values():

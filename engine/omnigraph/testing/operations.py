@@ -186,6 +186,16 @@ def _append_displaced(root: str, width: int) -> str | None:
             return commit_id(append(engine, keys_of(width), ["a", "b"]))
 
 
+def _append_in_kept_turn(root: str, width: int) -> str | None:
+    """A write in a turn that the one before it has kept. That one overwrites the rows with themselves."""
+    with opened(root) as engine:
+        engine.manners.note_neighbour()
+        with engine.manners.writing():
+            pass  # a write has just ended: the next is taken for one of a row
+        overwrite(engine, keys_of(width), ["first", "second"])
+        return commit_id(append(engine, keys_of(width), ["a", "b"]))
+
+
 def recover(root: str, width: int = 0) -> str | None:
     """Recovery by a process that takes every owner for gone."""
     with graphs.open(root) as graph:
@@ -196,6 +206,7 @@ def recover(root: str, width: int = 0) -> str | None:
 register(Operation("init", frozenset({"init"}), _nothing, _create, creates_graph=True))
 register(Operation("append", frozenset(), _seeded, _append))
 register(Operation("overwrite", frozenset(), _seeded, _overwrite))
+register(Operation("kept-turn", frozenset(), _seeded, _append_in_kept_turn))
 register(Operation("compensation", frozenset(), _seeded, _append_displaced, widths=(1, 2)))
 
 # Each registers drivers of its own.

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.plan import Counts
+from omnigraph.commit.recover import recover_all
 from omnigraph.commit.run import Action, Prepared, Request, run
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import OmnigraphError, OutcomeUnknown
@@ -222,6 +223,7 @@ def work(say: Any, name: str, root: str, job: Job) -> None:
         setattr(witness, "known_dead", lambda owner: False)  # noqa: B010
     with opened(root) as engine:
         engine.latest(MAIN)
+        recover_all(engine, meter=Meter())  # as every open for writing does
         _Worker(say, name, engine, job).work()
 
 

@@ -1,0 +1,414 @@
+"""A turn that is kept for the next write of the same process: who goes first, for how long, and what is left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from omnigraph.commit import audit, manners
+from omnigraph.commit.decide import Decision
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.intent import Ticket, encode_ticket
+from omnigraph.commit.manners import Manners
+from omnigraph.commit.plan import BranchName, Counts, Owner
+from omnigraph.commit.recover import recover_all, recover_one
+from omnigraph.commit.run import Action, Prepared, Request, run
+from omnigraph.commit.txn import Txn
+from omnigraph.core import failpoints
+from omnigraph.core.clock import ManualClock
+from omnigraph.core.errors import InvalidInput, StoreUnavailable
+from omnigraph.core.ids import new_ulid, ulid_row
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.testing.content import faults_of, history_of
+from omnigraph.testing.operations import append, keys_of, rows_for
+
+ONE, TWO = keys_of(1), keys_of(2)
+FOREVER_S = 30.0
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept turns wait until somebody ends them: what a test sees does not hang on the machine's speed."""
+    for name in ("KEEP_MIN_S", "KEEP_MAX_S"):
+        monkeypatch.setattr(manners, name, FOREVER_S)
+    for name in ("KEPT_COMMITS", "KEPT_WAIT_S"):
+        monkeypatch.setattr(manners, name, 1e9)
+
+
+@pytest.fixture
+def writer(patient: None, engines: Callable[..., Engine]) -> Iterator[Engine]:
+    """Has met others, and has written a moment ago."""
+    engine = engines()
+    engine.manners.note_neighbour()
+    with engine.manners.writing():
+        pass
+    yield engine
+    engine.kept.let_go()
+
+
+def pending(engine: Engine) -> list[str]:
+    return [op for op, _ in engine.intents.names()]
+
+
+def actors(engine: Engine) -> list[str | None]:
+    return [row.actor for row in history_of(engine) if isinstance(row, CommitRow)][1:]
+
+
+def calls(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> list[tuple[str, str]]:
+    """What is done to the files of intents from now on, in order."""
+    found: list[tuple[str, str]] = []
+    for name in ("arm", "rewrite", "disarm"):
+        whole = getattr(engine.intents, name)
+
+        def noted(op: str, *args: Any, name: str = name, whole: Any = whole) -> Any:
+            found.append((name, op))
+            return whole(op, *args)
+
+        monkeypatch.setattr(engine.intents, name, noted)
+    return found
+
+
+# --- what is kept -------------------------------------------------------------------------------------------------------
+
+
+def test_the_next_write_takes_its_place_directly_behind_the_last(
+    writer: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = calls(monkeypatch, writer)
+    append(writer, TWO, ["a"])
+    [first] = pending(writer)
+    append(writer, TWO, ["b"])
+    [second] = pending(writer)
+    append(writer, ONE, ["c"])  # fewer tables than the turn is about
+    writer.kept.let_go()
+    third = done[-1][1]
+    assert pending(writer) == []
+    assert done == [
+        ("arm", first),
+        ("rewrite", first),
+        ("arm", second),
+        ("disarm", first),
+        ("arm", third),
+        ("disarm", second),
+        ("disarm", third),
+    ], "one ticket; each file goes when the next is there"
+    assert first < second < third < new_ulid()
+    assert faults_of(writer) == []
+
+
+def test_nothing_sorts_between_the_names_of_one_turn() -> None:
+    row = ulid_row(8)
+    assert len(set(row)) == 8 and row == sorted(row)
+    assert {name[:20] for name in row} == {row[0][:20]}
+    assert new_ulid() > row[-1]
+
+
+def test_a_turn_that_nobody_takes_up_ends_by_itself(engines: Callable[..., Engine]) -> None:
+    engine = engines()
+    engine.manners.note_neighbour()
+    with engine.manners.writing():
+        pass
+    gone = threading.Event()
+    with failpoints.armed("kept.before_delete", lambda **_: gone.set()):
+        append(engine, ONE, ["a"])
+        assert gone.wait(10)
+    engine.kept.let_go()
+    assert pending(engine) == []
+
+
+def test_a_write_of_other_tables_queues_behind(writer: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(writer, ONE, ["a"])
+    [kept] = pending(writer)
+    done = calls(monkeypatch, writer)
+    other = threading.Thread(target=lambda: append(writer, TWO, ["b"]))
+    other.start()
+    while len(pending(writer)) < 2:
+        time.sleep(0.001)
+    assert done[0][0] == "arm" and done[0][1] > kept
+    assert other.is_alive()
+    writer.kept.let_go()
+    other.join(60)
+    assert not other.is_alive()
+    writer.kept.let_go()
+    assert pending(writer) == [] and faults_of(writer) == []
+
+
+def test_closing_a_graph_lets_go(patient: None, engines: Callable[..., Engine]) -> None:
+    engine, other = engines(), engines()
+    engine.manners.note_neighbour()
+    with engine.manners.writing():
+        pass
+    append(engine, ONE, ["a"])
+    assert len(pending(other)) == 1
+    engine.close()
+    assert pending(other) == []
+
+
+# --- when it is not kept ------------------------------------------------------------------------------------------------
+
+
+def test_only_a_process_that_writes_in_a_row_keeps_its_turn() -> None:
+    clock = ManualClock()
+    mine = Manners(clock)
+
+    def write() -> bool:
+        with mine.writing():
+            clock.sleep(0.01)
+            return mine.keeps_turn(0.01, waiting=1)
+
+    assert not write(), "the first of its life"
+    assert write(), "directly behind"
+    clock.sleep(0.9 * mine.keep_s)
+    assert write()
+    clock.sleep(1.1 * mine.keep_s)
+    assert not write(), "after a pause"
+
+
+def test_those_who_wait_come_first_after_a_few_commits() -> None:
+    mine = Manners(ManualClock())
+    for _ in range(50):
+        mine.note_commit(0.01)
+    for _ in range(2):
+        with mine.writing():
+            pass
+    assert mine.keeps_turn(manners.KEPT_COMMITS * 0.0099, waiting=1)
+    assert not mine.keeps_turn(manners.KEPT_COMMITS * 0.0101, waiting=1)
+
+
+def test_the_more_there_are_who_wait_the_shorter_is_a_turn() -> None:
+    mine = Manners(ManualClock())
+    for _ in range(50):
+        mine.note_commit(10.0)
+    for _ in range(2):
+        with mine.writing():
+            pass
+    for waiting in (1, 2, 20):
+        share = manners.KEPT_WAIT_S / waiting
+        assert mine.keeps_turn(0.99 * share, waiting) and not mine.keeps_turn(1.01 * share, waiting)
+    assert mine.keeps_turn(0.99 * manners.KEPT_WAIT_S, waiting=0)
+
+
+def test_a_turn_ends_after_so_many_plans(writer: Engine) -> None:
+    for number in range(manners.KEPT_MAX - 1):
+        append(writer, ONE, [str(number)])
+        assert len(pending(writer)) == 1
+    append(writer, ONE, ["last"])
+    assert pending(writer) == []
+
+
+def test_a_writer_behind_is_not_starved_by_one_that_never_pauses(engines: Callable[..., Engine]) -> None:
+    busy, other = engines(), engines()
+    for engine in (busy, other):
+        engine.manners.note_neighbour()
+    stop = threading.Event()
+
+    def loop() -> None:
+        number = 0
+        while not stop.is_set():
+            append(busy, ONE, [f"busy-{number}"], actor="busy")
+            number += 1
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        for number in range(5):
+            append(other, ONE, [f"other-{number}"], actor="other")
+    finally:
+        stop.set()
+        thread.join(60)
+    order = actors(other)
+    between = "".join("o" if actor == "other" else "b" for actor in order).split("o")[1:-1]
+    assert max(map(len, between)) <= 3 * manners.KEPT_MAX, "a turn, and what slipped in where nobody queued yet"
+    busy.kept.let_go()
+    other.kept.let_go()
+    assert faults_of(other) == []
+
+
+# --- giving way ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_older_ticket_comes_before_a_kept_turn(writer: Engine, engines: Callable[..., Engine]) -> None:
+    other = engines(clock=ManualClock())  # its clock is behind: its names are old
+    append(writer, ONE, ["a"], actor="writer")
+    op = new_ulid(other.clock)
+    ticket = Ticket(
+        other.graph_id,
+        op,
+        "load",
+        BranchName("main", other.graph_id),
+        tuple(ONE),
+        replace(Owner("another-host", "another-boot", 7, 7)),
+    )
+    other.intents.arm(op, encode_ticket(ticket))
+    thread = threading.Thread(target=lambda: append(writer, ONE, ["b"]))
+    thread.start()
+    while len(pending(other)) != 2 or pending(other)[0] != op:
+        time.sleep(0.001)
+    thread.join(0.05)
+    assert thread.is_alive(), "it waits"
+    other.intents.disarm(op)
+    thread.join(60)
+    assert not thread.is_alive()
+    writer.kept.let_go()
+    assert pending(writer) == [] and faults_of(writer) == []
+
+
+def test_a_write_that_prepares_too_long_has_lost_the_kept_turn(
+    writer: Engine, engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manners, "FIRST_SIGN", 0.01)
+    append(writer, ONE, ["a"])
+    [kept] = pending(writer)
+    other = engines()
+    prepared = 0
+
+    def prepare(txn: Txn) -> Prepared:
+        nonlocal prepared
+        prepared += 1
+        if prepared == 1:
+            while kept in pending(other):
+                time.sleep(0.001)
+            append(other, ONE, ["in between"], actor="other")
+        rows = rows_for(txn, ONE[0], ["slow"])
+        return Prepared((Action(ONE[0], lambda h, m: writer.tables.stage_append(h, rows, m), Counts(inserted=1)),))
+
+    run(writer, Request("load", "main", frozenset(ONE), "slow"), prepare, Meter())
+    assert prepared == 2 and actors(writer) == ["writer", "other", "slow"]
+    writer.kept.let_go()
+    other.kept.let_go()
+    assert not [row for row in history_of(writer) if isinstance(row, AbortRow)]
+    assert pending(writer) == [] and faults_of(writer) == []
+
+
+def test_a_long_staging_in_a_kept_turn_holds_a_ticket(writer: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(writer, ONE, ["a"])
+    [kept] = pending(writer)
+    seen: list[tuple[bool, bool]] = []
+
+    def stage(rows: Any, handle: Any, meter: Meter) -> Any:
+        intents = [writer.intents.read(op) for op in pending(writer) if op > kept]
+        seen.append((kept in pending(writer), all(one is not None and one.ticket is not None for one in intents)))
+        return writer.tables.stage_append(handle, rows, meter)
+
+    def prepare(txn: Txn) -> Prepared:
+        rows = rows_for(txn, ONE[0], ["b"])
+        action = Action(ONE[0], lambda handle, meter: stage(rows, handle, meter), Counts(inserted=1))
+        return Prepared((action,), stage_first=True)
+
+    done = calls(monkeypatch, writer)
+    run(writer, Request("load", "main", frozenset(ONE), "slow"), prepare, Meter())
+    assert seen[0][1], "a ticket, and no plan yet"
+    assert [name for name, op in done if op > kept][:2] == ["arm", "rewrite"]
+    writer.kept.let_go()
+    assert pending(writer) == [] and faults_of(writer) == []
+
+
+# --- what goes wrong ----------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_write_and_one_without_changes_end_the_turn(writer: Engine) -> None:
+    def refuse(txn: Txn) -> Prepared | None:
+        raise InvalidInput("no")
+
+    append(writer, ONE, ["a"])
+    with pytest.raises(InvalidInput):
+        run(writer, Request("load", "main", frozenset(ONE)), refuse, Meter())
+    writer.kept.let_go()
+    assert pending(writer) == []
+    append(writer, ONE, ["b"])
+    assert run(writer, Request("load", "main", frozenset(ONE)), lambda txn: None, Meter()).row is None
+    writer.kept.let_go()
+    assert pending(writer) == []
+
+
+def test_a_file_that_could_not_be_deleted_is_a_warning_of_the_next_write(
+    writer: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(writer, ONE, ["a"])
+    [kept] = pending(writer)
+    delete = writer.store.delete
+
+    def refuse(key: str, **kwargs: Any) -> None:
+        if kept in key:
+            raise StoreUnavailable("not now")
+        delete(key, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer.store, "delete", refuse)
+        outcome = append(writer, ONE, ["b"])
+    assert outcome.row is not None and outcome.warnings == ("not now",)
+    writer.kept.let_go()
+    assert pending(writer) == [kept]
+    [recovered] = recover_all(writer, meter=Meter())
+    assert recovered.decision is Decision.FINISH
+    assert pending(writer) == [] and faults_of(writer) == []
+
+
+def test_a_kept_turn_of_a_living_writer_is_no_business_of_recovery(
+    writer: Engine, engines: Callable[..., Engine]
+) -> None:
+    other = engines()
+    append(writer, ONE, ["a"], actor="writer")
+    kept, before = pending(other), other.latest("main").version
+    assert not other.manners.contended
+    [left] = recover_all(other, meter=Meter())
+    assert left.decision is Decision.WAIT and pending(other) == kept
+    assert audit.read(other) == [] and other.latest("main").version == before
+    assert other.manners.contended, "who has just come queues like those who are here"
+
+
+def test_a_kept_turn_whose_writer_is_gone_is_finished(writer: Engine, engines: Callable[..., Engine]) -> None:
+    other = engines()
+    append(writer, ONE, ["a"], actor="writer")
+    [op] = pending(other)
+    before = other.latest("main").version
+    intent = other.intents.read(op)
+    assert intent is not None
+    assert recover_one(other, intent, gone=True, meter=Meter()).decision is Decision.FINISH
+    assert pending(other) == [] and other.latest("main").version == before
+    append(writer, ONE, ["b"], actor="writer")
+    writer.kept.let_go()
+    assert actors(other) == ["writer", "writer"] and faults_of(other) == []
+
+
+# --- after an abort -----------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_that_was_in_the_way_of_another_keeps_its_place(
+    writer: Engine, engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who has met nobody writes into the middle of a turn. Those who queue behind go on waiting."""
+    newcomer, behind = engines(), engines()
+    append(writer, ONE, ["before"], actor="writer")
+    armed: list[str] = []
+    arm = writer.intents.arm
+    monkeypatch.setattr(writer.intents, "arm", lambda op, *args: armed.append(op) or arm(op, *args))
+    waiting: list[threading.Thread] = []
+
+    def disturb(**_: Any) -> None:
+        if not waiting:
+            behind.manners.note_neighbour()
+            assert max(pending(newcomer)) == armed[-1]
+            waiting.append(threading.Thread(target=lambda: append(behind, ONE, ["behind"], actor="behind")))
+            waiting[0].start()
+            while max(pending(newcomer)) == armed[-1]:
+                time.sleep(0.001)
+            append(newcomer, ONE, ["newcomer"], actor="newcomer")
+
+    with failpoints.armed("apply.before_commit", disturb):
+        append(writer, ONE, ["disturbed"], actor="writer")
+    writer.kept.let_go()
+    waiting[0].join(60)
+    assert not waiting[0].is_alive()
+    assert actors(writer)[-2:] == ["writer", "behind"], "the place was kept"
+    assert "newcomer" in actors(writer)
+    assert len(armed) == 2 and armed == sorted(armed)
+    for engine in (behind, newcomer):
+        engine.kept.let_go()
+    assert pending(writer) == [] and faults_of(writer) == []
