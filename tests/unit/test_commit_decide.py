@@ -208,7 +208,7 @@ def expected_decision(
     if ticket:
         return Decision.DELETE_TICKET if gone else Decision.WAIT
     if own != "none":
-        return Decision.FINISH
+        return Decision.FINISH if gone else Decision.WAIT
     if "head behind pin" in names:
         return Decision.STOP
     if maintenance:

@@ -187,7 +187,8 @@ def decide(witness: Witness, *, forward_only: bool = False) -> Decision:
     if witness.ticket:
         return Decision.DELETE_TICKET if witness.owner_gone else Decision.WAIT
     if witness.own is not None:
-        return Decision.FINISH
+        # Its owner, if it lives, is about to delete it, or keeps its turn by it.
+        return Decision.FINISH if witness.owner_gone else Decision.WAIT
     tables = witness.tables.values()
     if any(t.pin is not None and t.head is not None and t.head < t.pin for t in tables):
         return Decision.STOP

@@ -85,12 +85,12 @@ class KeptTurn:
         self._leave(_Stage.TAKEN, manners.prepare_s)
         with self._changed:
             self._changed.wait_for(lambda: self._stage is _Stage.OVER)
-        self._engine.kept.forget(self)
         failpoints.hit("kept.before_delete")
         try:
             return self._engine.intents.disarm(self.op, self._meter)
         finally:
             live.end(self.op)
+            self._engine.kept.forget(self)
 
     def _leave(self, stage: _Stage, seconds: float) -> None:
         """Wait while it is in ``stage``, and end it if that lasts too long."""

@@ -83,9 +83,8 @@ def recover_one(engine: Engine, intent: Intent, *, gone: bool, meter: Meter) -> 
     failpoints.hit("recover.before_look", op=intent.op)
     seen = look(engine, intent, gone=gone, meter=meter)
     decision = decide(seen.witness)
-    if decision is Decision.WAIT or (decision is Decision.FINISH and not gone):
-        # A plan that has ended is left to an owner who lives: it has yet to delete the file, or keeps its turn by it.
-        return _report(intent, Decision.WAIT)
+    if decision is Decision.WAIT:
+        return _report(intent, decision)
     if decision is Decision.STOP:
         raise _contradiction(intent, seen)
     if decision is Decision.DELETE_TICKET:

@@ -62,10 +62,7 @@ class Endings(World):
                 moved = tuple((u, base[u] + 1) for u in self._writes(other))
                 after = self._swapped(put(s, "look", ()), s[0], moved, other, "commit")
                 yield f"{who} publishes {name_of(other)} first", after
-        elif decision is Decision.FINISH:
-            gone = (*s[:2], tuple(one for one in s[2] if one[0] != other), *s[3:])
-            yield f"{who} clears the intent of {name_of(other)}", put(gone, "look", ())
-        elif any(
+        elif not self._end(other, s[0]) and any(
             head > base[u] and not exact for u, (_, head, exact, _l) in zip(self._writes(other), tables, strict=True)
         ):
             yield f"{who}: {name_of(other)} can come to nothing", put(s, "undo", nothing)
