@@ -230,6 +230,36 @@ def test_a_writer_behind_is_not_starved_by_one_that_never_pauses(engines: Callab
     assert faults_of(other) == []
 
 
+def test_a_ticket_that_cannot_be_made_after_an_abort_costs_the_place_and_nothing_else(
+    writer: Engine, engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newcomer = engines()
+    append(writer, ONE, ["before"], actor="writer")
+    arm = writer.intents.arm
+    armed: list[str] = []
+
+    def refuse(op: str, *args: Any) -> None:
+        armed.append(op)
+        if len(armed) == 2:
+            raise StoreUnavailable("not now")
+        arm(op, *args)
+
+    monkeypatch.setattr(writer.intents, "arm", refuse)
+    spoiled: list[object] = []
+
+    def disturb(**_: Any) -> None:
+        if not spoiled:
+            spoiled.append(True)
+            append(newcomer, ONE, ["newcomer"], actor="newcomer")
+
+    with failpoints.armed("apply.before_commit", disturb):
+        append(writer, ONE, ["disturbed"], actor="writer")
+    for engine in (writer, newcomer):
+        engine.kept.let_go()
+    assert len(armed) == 3 and actors(writer).count("writer") == 2
+    assert pending(writer) == [] and faults_of(writer) == []
+
+
 # --- giving way ---------------------------------------------------------------------------------------------------------
 
 
@@ -388,7 +418,12 @@ def test_a_plan_that_was_in_the_way_of_another_keeps_its_place(
     append(writer, ONE, ["before"], actor="writer")
     armed: list[str] = []
     arm = writer.intents.arm
-    monkeypatch.setattr(writer.intents, "arm", lambda op, *args: armed.append(op) or arm(op, *args))
+
+    def noted(op: str, *args: Any) -> None:
+        armed.append(op)
+        arm(op, *args)
+
+    monkeypatch.setattr(writer.intents, "arm", noted)
     waiting: list[threading.Thread] = []
 
     def disturb(**_: Any) -> None:

@@ -500,10 +500,11 @@ def _conclude(
         confirmed = confirm(engine, request.branch, how.held, plan.commit.id, meter)
         if disarming is None and confirmed is not None:
             turn.keep()
-            warning = turn.left_behind()
+            warning = None
         else:
             warning = engine.intents.disarm(plan.op, meter) if disarming is None else disarming.result()
             turn.ended()
+        warning = warning or turn.left_behind()
         failpoints.hit("disarm.after")
         if confirmed is None:
             # Our version was a ghost. The intent is gone, but who has read it before may still publish the plan: it ends
@@ -526,7 +527,7 @@ def _conclude(
         return Outcome(row, warnings=() if warning is None else (warning.message,))
     refused = ended.refusal.check if ended.refusal is not None else None
     lasts = refused is not None and refused.check in _LASTING
-    if isinstance(how, Aborted) and not lasts and turn.hold():
+    if isinstance(how, Aborted) and not lasts and turn.hold(how.held.state):
         return _Retry(after_refusal(plan, ended.refusal, how.held))
     warning = engine.intents.disarm(plan.op, meter)
     turn.ended()

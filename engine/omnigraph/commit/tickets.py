@@ -58,7 +58,7 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.op is not None and self._kept is None:
+        if self.op is not None:
             self._rest()
             self._engine.intents.disarm(self.op, self._meter)
         self.ended()
@@ -94,14 +94,19 @@ class Turn:
         if kept is not None:
             self._follow(kept)
 
-    def hold(self) -> bool:
-        """Our plan has ended by an abort: the next one comes in the same turn, so that nobody is passed by for having
-        been in somebody's way. False: we had no turn, or it has lasted for too many plans."""
+    def hold(self, state: State) -> bool:
+        """Our plan has ended by an abort: a ticket takes its place, so that nobody is passed by for having been in
+        somebody's way. False: we had no turn, or it has lasted for too many plans."""
         if self.op is None or not self._names:
             return False
         kept = self._leave_file()
         if kept.take(self._request.branch, self._request.keys, self._meter):
             self._follow(kept)
+            try:
+                self.dwell(state)
+            except OmnigraphError:  # no ticket, no place: the plan has ended all the same
+                self._engine.intents.disarm(kept.names[0], self._meter)
+                self.ended()
         return True
 
     def _follow(self, kept: KeptTurn) -> None:
