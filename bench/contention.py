@@ -158,8 +158,8 @@ def _on_disk(quick: bool) -> Table:
     roots = _Roots()
     many, each, rounds = (4, 8, 1) if quick else (12, 50, 3)
     try:
-        rows = _beside(roots, many, rounds, each, 2 * each, ONE)
-        rows += _beside(roots, many, rounds, each, 2 * each, BOTH)
+        rows = _beside(roots, many, rounds, 2 * each, 4 * each, ONE)
+        rows += _beside(roots, many, rounds, 2 * each, 4 * each, BOTH)
         for what, shortcut in (("two tables, a SIGKILL every 2 s", True), ("the same, dead owners not known", False)):
             found = race(roots.fresh(), many, each, BOTH, kill=0.5 if quick else KILL_EVERY_S, shortcut=shortcut)
             rows.append(_row(what, [found]))

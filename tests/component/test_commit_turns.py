@@ -51,7 +51,7 @@ def test_a_dead_owner_of_this_host_is_not_waited_for(engines: Callable[..., Engi
     assert pending(engine) == [] and faults_of(engine) == []
 
 
-def test_a_row_of_owners_that_nobody_knows_to_be_dead_costs_one_grace_and_a_tenth_each(
+def test_a_row_of_owners_that_nobody_knows_to_be_dead_costs_one_grace_and_not_one_each(
     engines: Callable[..., Engine],
 ) -> None:
     clock = ManualClock()

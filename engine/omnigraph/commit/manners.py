@@ -16,9 +16,9 @@ from omnigraph.core.clock import Clock
 
 GRACE_MIN_S = 5.0  # with commits of 0.2 to 0.6 s, one second rolled back the living; five never did
 GRACE_COMMITS = 20.0
-SHORT_GRACE = 0.1  # of the grace, behind a front that turned out dead: a row of dead owners must not cost one each ...
+SHORT_GRACE = 0.06  # of the grace, behind a front that turned out dead: a row of dead owners must not cost one each ...
 SHORT_COMMITS = 3.0  # ... and never less than a living one needs to see that it is at the front, and to say so
-AWARE_GRACE = 0.1  # of the grace, for a while after a death: who kills one process often kills more
+AWARE_GRACE = 0.06  # of the grace, for a while after a death: who kills one process often kills more
 DEAD_PROBABLY = 0.5  # of the grace: a front that was silent for so long, and is gone, was ended by somebody else
 AWARE_GRACES = 4.0  # how long that while is
 FURTHER_BACK = 1.2  # of the grace, for those with somebody between them and the front: one is enough to end the dead

@@ -314,6 +314,12 @@ def parse_head(row: RawRow) -> Head:
 @lru_cache(maxsize=1024)
 def parse_history(row: RawRow) -> HistoryRow:
     """History never changes, and each reload of a state reads the newest rows again."""
+    found = _decoded_history(row)
+    vars(found)[_ENCODED] = row
+    return found
+
+
+def _decoded_history(row: RawRow) -> HistoryRow:
     body = _body(row)
     if row.object_type == PLAN_ABORT:
         return AbortRow(
