@@ -139,6 +139,14 @@ def test_a_write_of_other_tables_queues_behind(writer: Engine, monkeypatch: pyte
     assert pending(writer) == [] and faults_of(writer) == []
 
 
+def test_who_judges_what_is_pending_in_the_same_process_does_not_meet_its_kept_turn(writer: Engine) -> None:
+    append(writer, ONE, ["a"])
+    assert len(pending(writer)) == 1
+    assert writer.pending() == [] and pending(writer) == []
+    append(writer, ONE, ["b"])
+    assert recover_all(writer, meter=Meter()) == [] and pending(writer) == []
+
+
 def test_closing_a_graph_lets_go(patient: None, engines: Callable[..., Engine]) -> None:
     engine, other = engines(), engines()
     engine.manners.note_neighbour()

@@ -89,7 +89,7 @@ def test_a_row_that_somebody_else_ended_after_a_silence_makes_the_next_grace_sho
     assert mine.aware
     later = manners.FrontWatch(mine, clock)  # of the next write of this process
     assert not later.beyond_grace("second", "1")
-    clock.sleep(manners.AWARE_GRACE * mine.grace_s)
+    clock.sleep(1.01 * manners.AWARE_GRACE * mine.grace_s)
     assert later.beyond_grace("second", "1"), "who kills one process often kills more"
     clock.sleep(manners.AWARE_GRACES * mine.grace_s)
     assert not mine.aware, "and forgets it"

@@ -121,6 +121,12 @@ class Engine:
         """The newest state, by listing."""
         return self.remember(branch, self.manifest.open_latest(self.ref_of(branch), meter))
 
+    def pending(self, meter: Meter | None = None) -> list[tuple[str, str]]:
+        """(operation, change stamp) of every pending intent, for those who judge them: turns that this process keeps by the
+        file of an ended plan are let go first."""
+        self.kept.let_go()
+        return self.intents.names(meter)
+
     def catalog(self, schema: SchemaRow) -> Catalog:
         return _catalog(schema.source, schema.canonical)
 

@@ -63,7 +63,7 @@ class TableDrift:
 def pending_intents(engine: Engine, meter: Meter, *, pass_over_unreadable: bool = False) -> list[Intent]:
     """Every intent as it reads now. Raises ``Corruption`` for one that does not, unless told to pass over it."""
     found = []
-    for op, _stamp in engine.intents.names(meter):
+    for op, _stamp in engine.pending(meter):
         try:
             intent = engine.intents.read(op, meter)
         except Corruption:

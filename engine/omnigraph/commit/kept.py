@@ -64,8 +64,13 @@ class KeptTurn:
             self._stage = _Stage.OVER
             self._changed.notify_all()
 
-    def end_unless_taken(self) -> None:
-        self._move(_Stage.OFFERED, _Stage.OVER)
+    def end_unless_taken(self) -> bool:
+        """Whether its file goes now."""
+        with self._changed:
+            if self._stage is _Stage.OFFERED:
+                self._stage = _Stage.OVER
+                self._changed.notify_all()
+            return self._stage is _Stage.OVER
 
     def deleted(self) -> OmnigraphError | None:
         """Wait until the file is gone; why it is not, if it is not."""
@@ -127,7 +132,5 @@ class KeptTurns:
         """End those that nobody has taken up, and wait until their files are gone."""
         with self._lock:
             waiting = list(self._kept)
-        for kept in waiting:
-            kept.end_unless_taken()
-        for kept in waiting:
+        for kept in [kept for kept in waiting if kept.end_unless_taken()]:
             kept.deleted()

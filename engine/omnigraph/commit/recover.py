@@ -64,7 +64,7 @@ def recover_all(engine: Engine, *, meter: Meter, beyond_grace: bool = False) -> 
     Fails loudly where the intents cannot be listed, or one cannot be read.
     """
     done = []
-    for op, _stamp in engine.intents.names(meter):
+    for op, _stamp in engine.pending(meter):
         intent = engine.intents.read(op, meter)
         if intent is not None:
             gone = owner_gone(engine, intent) or (beyond_grace and not _ours_and_live(engine, intent))

@@ -68,8 +68,6 @@ def commits_of(engine: Engine) -> list[CommitRow]:
 def faults_of(engine: Engine, *, quiet: bool = True) -> list[str]:
     """Everything that contradicts the protocol's promises. ``quiet``: nothing is under way, so neither an intent nor
     drift may be left."""
-    if quiet:
-        engine.kept.let_go()
     held = engine.latest(MAIN, Meter())
     found = [*_history_faults(history_of(engine, held), held)]
     for pin in held.state.tables.values():
@@ -81,7 +79,7 @@ def faults_of(engine: Engine, *, quiet: bool = True) -> list[str]:
     doubled = [op for op, times in Counter(row.operation_id for row in audit.read(engine)).items() if times > 1]
     found.extend(f"operation {op} was audited more than once" for op in doubled)
     if quiet:
-        found.extend(f"intent {op} is left" for op, _ in engine.intents.names())
+        found.extend(f"intent {op} is left" for op, _ in engine.pending())
     return found
 
 

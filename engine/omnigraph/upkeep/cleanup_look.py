@@ -148,7 +148,7 @@ def clock_refusal(store_us: int, now_us: int) -> Refused:
 
 def _intents(engine: Engine, meter: Meter) -> list[Intent]:
     found = []
-    for op, _stamp in engine.intents.names(meter):
+    for op, _stamp in engine.pending(meter):
         try:
             intent = engine.intents.read(op, meter)
         except Corruption as error:

@@ -76,7 +76,7 @@ def list_intents(engine: Engine, *, meter: Meter | None = None) -> PendingIntent
     """Every pending intent, explained. Reads the manifest, the intents and the tables that they name."""
     meter = meter or Meter()
     found = []
-    for op, _stamp in engine.intents.names(meter):
+    for op, _stamp in engine.pending(meter):
         try:
             intent = engine.intents.read(op, meter)
         except Corruption as error:

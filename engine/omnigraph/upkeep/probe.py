@@ -38,7 +38,7 @@ def _version_backlog(engine: Engine, branch: str, meter: Meter) -> int:
 def _pending_intents(engine: Engine, branch: str, meter: Meter) -> int:
     """Writes that have not ended, those under way included."""
     del branch  # intents of all branches lie in one place
-    return len(engine.intents.names(meter))
+    return len(engine.pending(meter))
 
 
 def _oldest_intent_s(engine: Engine, branch: str, meter: Meter) -> int:

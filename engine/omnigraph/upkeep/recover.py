@@ -72,7 +72,7 @@ def recover(
     recovered: list[Recovered] = []
     watched: dict[str, str] = {}
     left: list[str] = []
-    for op, _stamp in engine.intents.names(meter):
+    for op, _stamp in engine.pending(meter):
         intent = engine.intents.read(op, meter)
         if intent is None:
             continue

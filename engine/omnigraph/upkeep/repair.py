@@ -109,7 +109,7 @@ def repair(
 def unreadable_intents(engine: Engine, meter: Meter) -> tuple[str, ...]:
     """Keys of intents that do not read."""
     found = []
-    for op, _stamp in engine.intents.names(meter):
+    for op, _stamp in engine.pending(meter):
         try:
             engine.intents.read(op, meter)
         except Corruption:

@@ -222,7 +222,7 @@ def status_report(
     held = engine.latest(branch, meter)
     now_us = engine.clock.now_us()
     boundary = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
-    names = [op for op, _ in engine.intents.names(meter)]
+    names = [op for op, _ in engine.pending(meter)]
     gone = _ownerless(engine, names[:PENDING_SHOWN], meter)
     pending = tuple(PendingWrite(op, _age_s(ulid_time_us(op), now_us), op in gone) for op in names)
     pins = list(held.state.tables.values())

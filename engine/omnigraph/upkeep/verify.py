@@ -153,7 +153,7 @@ def verify(
 
 def _intents(engine: Engine, meter: Meter) -> tuple[list[Intent], list[Problem]]:
     found, problems = [], []
-    for op, _stamp in engine.intents.names(meter):
+    for op, _stamp in engine.pending(meter):
         try:
             intent = engine.intents.read(op, meter)
         except Corruption as error:
