@@ -45,11 +45,35 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def writer(patient: None, engines: Callable[..., Engine]) -> Iterator[Engine]:
     """Has met others, and has written a moment ago."""
     engine = engines()
+    in_a_row(engine)
+    yield engine
+    engine.kept.let_go()
+
+
+def in_a_row(engine: Engine) -> None:
+    """It has met others, and its next write comes directly behind its last."""
     engine.manners.note_neighbour()
     with engine.manners.writing():
         pass
-    yield engine
-    engine.kept.let_go()
+
+
+def in_a_row_at(commit_s: float) -> Manners:
+    """Of a process whose commits take so long, in the middle of a row of writes."""
+    mine = Manners(ManualClock())
+    for _ in range(50):
+        mine.note_commit(commit_s)
+    for _ in range(2):
+        with mine.writing():
+            pass
+    return mine
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for another thread to come so far."""
+    deadline = time.monotonic() + FOREVER_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {FOREVER_S:.0f} s for {what}"
+        time.sleep(0.001)
 
 
 def pending(engine: Engine) -> list[str]:
@@ -111,9 +135,7 @@ def test_nothing_sorts_between_the_names_of_one_turn() -> None:
 
 def test_a_turn_that_nobody_takes_up_ends_by_itself(engines: Callable[..., Engine]) -> None:
     engine = engines()
-    engine.manners.note_neighbour()
-    with engine.manners.writing():
-        pass
+    in_a_row(engine)
     gone = threading.Event()
     with failpoints.armed("kept.before_delete", lambda **_: gone.set()):
         append(engine, ONE, ["a"])
@@ -128,8 +150,7 @@ def test_a_write_of_other_tables_queues_behind(writer: Engine, monkeypatch: pyte
     done = calls(monkeypatch, writer)
     other = threading.Thread(target=lambda: append(writer, TWO, ["b"]))
     other.start()
-    while len(pending(writer)) < 2:
-        time.sleep(0.001)
+    until(lambda: len(pending(writer)) == 2, "its ticket")
     assert done[0][0] == "arm" and done[0][1] > kept
     assert other.is_alive()
     writer.kept.let_go()
@@ -149,9 +170,7 @@ def test_who_judges_what_is_pending_in_the_same_process_does_not_meet_its_kept_t
 
 def test_closing_a_graph_lets_go(patient: None, engines: Callable[..., Engine]) -> None:
     engine, other = engines(), engines()
-    engine.manners.note_neighbour()
-    with engine.manners.writing():
-        pass
+    in_a_row(engine)
     append(engine, ONE, ["a"])
     assert len(pending(other)) == 1
     engine.close()
@@ -179,23 +198,13 @@ def test_only_a_process_that_writes_in_a_row_keeps_its_turn() -> None:
 
 
 def test_those_who_wait_come_first_after_a_few_commits() -> None:
-    mine = Manners(ManualClock())
-    for _ in range(50):
-        mine.note_commit(0.01)
-    for _ in range(2):
-        with mine.writing():
-            pass
+    mine = in_a_row_at(0.01)
     assert mine.keeps_turn(manners.KEPT_COMMITS * 0.0099, waiting=1)
     assert not mine.keeps_turn(manners.KEPT_COMMITS * 0.0101, waiting=1)
 
 
 def test_the_more_there_are_who_wait_the_shorter_is_a_turn() -> None:
-    mine = Manners(ManualClock())
-    for _ in range(50):
-        mine.note_commit(10.0)
-    for _ in range(2):
-        with mine.writing():
-            pass
+    mine = in_a_row_at(10.0)
     for waiting in (1, 2, 20):
         share = manners.KEPT_WAIT_S / waiting
         assert mine.keeps_turn(0.99 * share, waiting) and not mine.keeps_turn(1.01 * share, waiting)
@@ -286,8 +295,7 @@ def test_an_older_ticket_comes_before_a_kept_turn(writer: Engine, engines: Calla
     other.intents.arm(op, encode_ticket(ticket))
     thread = threading.Thread(target=lambda: append(writer, ONE, ["b"]))
     thread.start()
-    while len(pending(other)) != 2 or pending(other)[0] != op:
-        time.sleep(0.001)
+    until(lambda: len(pending(other)) == 2 and pending(other)[0] == op, "a ticket behind the older one")
     thread.join(0.05)
     assert thread.is_alive(), "it waits"
     other.intents.disarm(op)
@@ -310,8 +318,7 @@ def test_a_write_that_prepares_too_long_has_lost_the_kept_turn(
         nonlocal prepared
         prepared += 1
         if prepared == 1:
-            while kept in pending(other):
-                time.sleep(0.001)
+            until(lambda: kept not in pending(other), "the kept turn's end")
             append(other, ONE, ["in between"], actor="other")
         rows = rows_for(txn, ONE[0], ["slow"])
         return Prepared((Action(ONE[0], lambda h, m: writer.tables.stage_append(h, rows, m), Counts(inserted=1)),))
@@ -440,8 +447,7 @@ def test_a_plan_that_was_in_the_way_of_another_keeps_its_place(
             assert max(pending(newcomer)) == armed[-1]
             waiting.append(threading.Thread(target=lambda: append(behind, ONE, ["behind"], actor="behind")))
             waiting[0].start()
-            while max(pending(newcomer)) == armed[-1]:
-                time.sleep(0.001)
+            until(lambda: max(pending(newcomer)) != armed[-1], "a ticket behind the plan")
             append(newcomer, ONE, ["newcomer"], actor="newcomer")
 
     with failpoints.armed("apply.before_commit", disturb):

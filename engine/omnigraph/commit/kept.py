@@ -3,7 +3,8 @@
 A hand-over between processes costs more than a commit. So a writer whose plan has been published leaves its intent where
 it is for a moment, and those behind it go on waiting. If its next write comes in that moment, the plan of that write takes a
 name that sorts directly behind, and the old file goes when the new one is there. If none comes, the file goes all the
-same. No outcome hangs on that file any more: a crash leaves an intent whose commit is in the lineage.
+same. A write that plans again after an abort holds its place in the same way. No outcome hangs on that file any more: a
+crash leaves an intent whose commit, or abort, is in the lineage.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class _Stage(Enum):
 
 
 class KeptTurn:
-    """The intent of a published plan that nobody needs but those who wait behind it."""
+    """The intent of a plan that has ended, published or aborted: nobody needs it but those who wait behind it."""
 
     def __init__(
         self, engine: Engine, op: str, names: Sequence[str], branch: str, keys: Collection[str], since: float

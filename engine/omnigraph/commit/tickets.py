@@ -7,7 +7,6 @@ before the wait would be stale by the time its turn has come. Writers that meet 
 from __future__ import annotations
 
 import contextlib
-import threading
 from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -17,7 +16,8 @@ from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent, Ticket, decode, encode_ticket
 from omnigraph.commit.kept import KeptTurn
-from omnigraph.commit.manners import FIRST_SIGN, KEPT_MAX, SIGN_OF_LIFE, FrontWatch
+from omnigraph.commit.life import SignsOfLife
+from omnigraph.commit.manners import KEPT_MAX, FrontWatch
 from omnigraph.commit.plan import BranchName
 from omnigraph.commit.recover import recover_one
 from omnigraph.core import failpoints
@@ -45,7 +45,7 @@ class Turn:
         self._watch = FrontWatch(engine.manners, engine.clock)
         self._others: set[str] = set()  # operations that are not in our way
         self._ticket = b""
-        self._life: _Life | None = None
+        self._life: SignsOfLife | None = None
         self._names: tuple[str, ...] = ()  # for the plans that may follow in this turn
         self._since = 0.0  # when we came to the front
         self._kept: KeptTurn | None = None  # our last plan's, until this one's intent is there
@@ -99,7 +99,7 @@ class Turn:
         somebody's way. False: we had no turn, or it has lasted for too many plans."""
         if self.op is None or not self._names:
             return False
-        kept = self._leave_file()
+        kept = self.keep()
         if kept.take(self._request.branch, self._request.keys, self._meter):
             self._follow(kept)
             try:
@@ -124,7 +124,7 @@ class Turn:
         if not self.arm(ticket):
             return False
         self._ticket = ticket
-        self._life = _Life(self._engine, self.op, ticket)
+        self._life = SignsOfLife(self._engine, self.op, ticket)
         return True
 
     def arm(self, data: bytes) -> bool:
@@ -165,11 +165,8 @@ class Turn:
         """Why the last plan's file is still there, if it is."""
         return None if self._before is None else self._before.deleted()
 
-    def keep(self) -> None:
-        """Published: leave the file to hold our place."""
-        self._leave_file()
-
-    def _leave_file(self) -> KeptTurn:
+    def keep(self) -> KeptTurn:
+        """Our plan has ended: leave its file to hold our place."""
         if self.op is None:
             raise AssertionError("only a turn can be kept")
         op, self.op = self.op, None
@@ -191,7 +188,7 @@ class Turn:
             ahead = self._ahead()
             if not ahead:
                 self._since = self._engine.clock.monotonic()
-                self._life = self._life or _Life(self._engine, self.op, self._ticket)
+                self._life = self._life or SignsOfLife(self._engine, self.op, self._ticket)
                 return None if front is None else self._look_up(front, seen)
             self._engine.manners.note_neighbour()
             if front is not None and front != ahead[0][0]:
@@ -293,29 +290,3 @@ class Turn:
         if self._life is not None:
             self._life.stop()
             self._life = None
-
-
-class _Life:
-    """Signs of life of a writer that prepares or stages something long in its turn: its ticket, written again.
-
-    Must be stopped before the ticket becomes a plan or goes away.
-    """
-
-    def __init__(self, engine: Engine, op: str, ticket: bytes) -> None:
-        self._engine = engine
-        self._op = op
-        self._ticket = ticket
-        self._stopped = threading.Event()
-        self._running = engine.spawn(self._run)
-
-    def _run(self) -> None:
-        pause = FIRST_SIGN
-        while not self._stopped.wait(self._engine.manners.grace_s * pause):
-            pause = SIGN_OF_LIFE
-            # A sign that is not seen costs the turn, and nothing else.
-            with contextlib.suppress(OmnigraphError):
-                self._engine.intents.rewrite(self._op, self._ticket)
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._running.result()
