@@ -16,7 +16,7 @@ import omnigraph as og
 from omnigraph.cli import main, tree
 from omnigraph.cli.reference import help_text
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = "node Person { name: String @key }\n"
 USAGE, INTERNAL = 2, 1
 

@@ -1,0 +1,161 @@
+"""The commands that read a graph, and those that need none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from tests.component.cli.material import SCHEMA, Run, head_of, write_lines
+
+# --- reading ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_query_sees_the_snapshot_that_was_asked_for(run: Run, folder: Path) -> None:
+    old = head_of("social.omni")
+    write_lines(folder / "gus.jsonl", [{"type": "Person", "data": {"name": "Gus", "age": 7}}])
+    run("load", "social.omni", "--data", "gus.jsonl", "--mode", "append")
+    ask = ("query", "social.omni", "--json", "--sql", "select count(*) as n from Person")
+    assert run(*ask).result["rows"] == [{"n": 3}]
+    then = run(*ask, "--at", old).result
+    assert then["rows"] == [{"n": 2}]
+    assert then["target"] == {"branch": "main", "snapshot": old}
+
+
+@pytest.mark.parametrize(
+    ("format_", "printed"),
+    [
+        ("table", "id   age\nAnn   30\nBob    –\n"),
+        ("kv", "id   Ann\nage  30\n\nid   Bob\nage  –\n"),
+        ("csv", "id,age\nAnn,30\nBob,\n"),
+    ],
+)
+def test_a_query_is_printed_in_the_format_asked_for(format_: str, printed: str, run: Run, folder: Path) -> None:
+    sql = "select id, age from Person order by id"
+    assert run("query", "social.omni", "--sql", sql, "--format", format_).out == printed
+
+
+def test_jsonl_is_a_line_about_the_rows_and_then_the_rows(run: Run, folder: Path) -> None:
+    lines = run(
+        "query", "social.omni", "--sql", "select id from Person order by id", "--format", "jsonl"
+    ).out.splitlines()
+    head, *rows = map(json.loads, lines)
+    assert (head["columns"], head["row_count"]) == (["id"], 2)
+    assert rows == [{"id": "Ann"}, {"id": "Bob"}]
+
+
+def test_a_bound_on_rows_is_kept_and_told(run: Run, folder: Path) -> None:
+    ended = run("query", "social.omni", "--sql", "select * from range(5000)", "--limit-rows", "10", "--json")
+    assert (ended.result["row_count"], ended.result["truncated"]) == (10, True)
+    shown = run("query", "social.omni", "--sql", "select * from range(5000)")
+    assert len(shown.out.splitlines()) == 1_001
+    assert "only the first 1,000 rows" in shown.err
+    assert (
+        len(run("query", "social.omni", "--sql", "select * from range(5000)", "--format", "csv").out.splitlines())
+        == 5_001
+    )
+
+
+def test_columns_of_one_name_are_told_apart(run: Run, folder: Path) -> None:
+    ended = run("query", "social.omni", "--sql", "select 1 as a, 2 as a", "--json")
+    assert ended.result["rows"] == [{"a": 1, "a_2": 2}]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "drop table Person",
+        "create table x as select 1",
+        "select 1; select 2",
+        "copy Person to 'stolen.csv'",
+        "attach 'other.db'",
+        "set enable_external_access=true",
+        "select * from read_csv('social.pg')",
+        "select * from 'people.jsonl'",
+        "select nothing from Person",
+        "selec",
+    ],
+)
+def test_a_query_reads_the_graph_and_nothing_else(sql: str, run: Run, folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    assert run("query", "social.omni", "--sql", sql, "--json", code=3).error["code"] == "query-invalid"
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_damage_met_by_a_query_is_told_as_damage(run: Run, folder: Path) -> None:
+    with og.open("social.omni", read_only=True) as graph:
+        people = graph.snapshot().tables["node:Person"].uri
+    for file in (Path(people) / "data").iterdir():
+        file.unlink()
+    ended = run("query", "social.omni", "--sql", "select * from Person", "--json", code=9)
+    assert ended.error["code"] == "corruption"
+    assert ".rs:" not in ended.err
+
+
+def test_an_export_is_valid_input_and_comes_back_the_same(run: Run, folder: Path) -> None:
+    exported = run("export", "social.omni").out
+    assert run("export", "social.omni", "--output", "out.jsonl").out == ""
+    assert Path("out.jsonl").read_text() == exported
+    run("init", "copy.omni", "--schema", "social.pg")
+    run("load", "copy.omni", "--data", "out.jsonl", "--mode", "append")
+    assert run("export", "copy.omni").out == exported
+    document = run("export", "copy.omni", "--json").result
+    assert document["records"] == [json.loads(line) for line in exported.splitlines()]
+
+
+def test_an_export_does_not_replace_a_file_unasked(run: Run, folder: Path) -> None:
+    Path("out.jsonl").write_text("mine")
+    assert run("export", "social.omni", "--output", "out.jsonl", "--json", code=3).error["code"] == "already-exists"
+    assert Path("out.jsonl").read_text() == "mine"
+    run("export", "social.omni", "--output", "out.jsonl", "--force")
+    assert Path("out.jsonl").read_text() != "mine"
+
+
+def test_the_schema_comes_back_as_it_was_written(run: Run, folder: Path) -> None:
+    assert run("schema", "show", "social.omni").out == SCHEMA
+
+
+# --- lint, explain, doctor ----------------------------------------------------------------------------------------------
+
+
+def test_lint_names_file_line_and_column(run: Run, folder: Path) -> None:
+    Path("wrong.gq").write_text("query people() { match { $p: Person } return { $p.nme } }\n")
+    ended = run("lint", "--query", "wrong.gq", "--schema", "social.pg", code=3)
+    assert ended.out.startswith("ERROR wrong.gq:1:")
+    found = run("lint", "social.omni", "--query", "wrong.gq", "--json", code=3).error
+    assert (found["error_count"], found["findings"][0]["code"]) == (1, "T2")
+    assert run("lint", "--query", "queries.gq", "--schema", "social.pg").out == "OK queries.gq\n"
+
+
+def test_explain_knows_codes_and_class_names(run: Run) -> None:
+    by_code = run("explain", "key-conflict", "--json").result
+    assert (
+        by_code
+        == run("explain", "KeyConflict", "--json").result
+        == run("explain", "error[key-conflict]", "--json").result
+    )
+    assert by_code["exit_code"] == 4
+    assert "did you mean key-conflict" in run("explain", "key-conflit", "--json", code=3).error["hint"]
+
+
+def test_doctor_checks_a_remote_store(run: Run, folder: Path, s3_root: str) -> None:
+    names = {check["name"]: check for check in run("doctor", s3_root, "--json").result["checks"]}
+    assert names["conditional create"]["status"] == names["clock"]["status"] == "ok"
+    assert names["credentials"]["message"].startswith("from ")
+    assert (names["graph"]["status"], "omnigraph init" in names["graph"]["hint"]) == ("warn", True)
+    run("init", s3_root, "--schema", "social.pg")
+    assert run("doctor", s3_root, "--json").result["checks"][-1]["status"] == "ok"
+
+
+def test_doctor_leaves_nothing_behind_at_a_path_that_does_not_exist(run: Run, folder: Path) -> None:
+    run("doctor", "typo.omni")
+    assert not (folder / "typo.omni").exists()
+
+
+def test_doctor_writes_nothing_if_told_so(run: Run, folder: Path, s3_root: str) -> None:
+    run("doctor", s3_root, "--no-write")
+    from omnigraph.store import open_store
+
+    assert open_store(s3_root).list("") == []
