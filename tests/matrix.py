@@ -3,8 +3,9 @@
     ./run crash [--seconds N] [--seed S] [--store local|s3] [--only OPERATION] [--json FILE]
     ./run crash CELL...                      repeat these cells
 
-Cells are drawn from every operation, width and store in turn until the time is up or there are none left. Prints a
-ledger; each finding is one line that repeats it. Exit code 1 if there is any.
+Cells are drawn from every operation, width and store in turn until the time is up or there are none left, and how far it is
+goes to standard error. Prints a ledger, also after Ctrl-C; each finding is one line that repeats it. Exit code 1 if there is
+any.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import CATALOGUE
 from omnigraph.testing.operations import OPERATIONS
 from omnigraph.testing.zombies import WOKE_UP, deaths, pause, sleepers, sleeping_recoverers
+from tests.long_run import Pulse
 
 NO_SLEEPERS = ("compensation",)  # part of it is the rival that gets in its way, in the same process
 OTHERS_DRAWN = 3  # pools that have a turn for each new one
@@ -105,9 +107,8 @@ def pools(
                 yield f"{name}/{width}/{store}", draws(matrix, kind, name, width, store, rng)
 
 
-def run_all(matrix: Matrix, kind: str, chosen: argparse.Namespace) -> dict[str, Line]:
+def run_all(matrix: Matrix, kind: str, chosen: argparse.Namespace, ledger: dict[str, Line], pulse: Pulse) -> None:
     rng = random.Random(chosen.seed)
-    ledger: dict[str, Line] = defaultdict(Line)
     end = time.monotonic() + chosen.seconds
     waiting = pools(matrix, kind, rng, chosen)
     open_pools: list[tuple[str, Iterator[Draw]]] = []
@@ -125,10 +126,16 @@ def run_all(matrix: Matrix, kind: str, chosen: argparse.Namespace) -> dict[str, 
                 continue
             for verdict in draw():
                 ledger[pool[0]].add(verdict)
+                if verdict.findings:
+                    pulse.clear()
                 tell(kind, verdict)
+                pulse.beat(pool[0], findings_of(ledger))
                 if time.monotonic() >= end:
-                    return ledger
-    return ledger
+                    return
+
+
+def findings_of(ledger: dict[str, Line]) -> int:
+    return sum(len(line.findings) for line in ledger.values())
 
 
 def tell(kind: str, verdict: Verdict) -> None:
@@ -149,7 +156,7 @@ def print_ledger(kind: str, ledger: dict[str, Line], seed: int, seconds: float) 
             f"{name:32} {line.cells:6} {line.reached:8} {line.before:7} {line.after:6} {each:7.2f} {len(line.findings)}"
         )
     cells = sum(line.cells for line in ledger.values())
-    findings = sum(len(line.findings) for line in ledger.values())
+    findings = findings_of(ledger)
     kinds = {"fault": len(CATALOGUE) + 1}.get(kind, len(LOSSES))
     print(f"{kind}: {cells} cells, {kinds} kinds, seed {seed}, {seconds:.0f} s, {findings} findings")
 
@@ -175,13 +182,16 @@ def main(kind: str, arguments: list[str]) -> int:
                 print(f"{verdict.cell}: {verdict.ended}, {verdict.was} recovery, {verdict.now} after it")
                 tell(kind, verdict)
             return int(any(verdict.findings for verdict in verdicts))
-        ledger = run_all(matrix, kind, chosen)
+        pulse = Pulse(kind, "cells", chosen.seconds)
+        ledger: dict[str, Line] = defaultdict(Line)
+        with pulse.running():
+            run_all(matrix, kind, chosen, ledger, pulse)
     seconds = time.monotonic() - started
     print_ledger(kind, ledger, chosen.seed, seconds)
     if chosen.json is not None:
         body = {"kind": kind, "seed": chosen.seed, "seconds": seconds, "lines": {k: vars(v) for k, v in ledger.items()}}
         chosen.json.write_text(json.dumps(body, indent=2, sort_keys=True) + "\n")
-    return int(any(line.findings for line in ledger.values()))
+    return pulse.exit_code(findings_of(ledger))
 
 
 if __name__ == "__main__":

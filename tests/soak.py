@@ -5,7 +5,8 @@
 
 A round is one history (list-append, set, bank or ring) on a fresh graph: writers that read as well, a killer (SIGKILL) and a
 stopper (SIGSTOP, SIGCONT), then recovery, the checker of the history, and the checks of the graph. The seed of a round
-repeats what was asked and who was hit, not what the machine made of it. Prints a ledger; exit code 1 if there is a finding.
+repeats what was asked and who was hit, not what the machine made of it. How far it is goes to standard error. Prints a
+ledger, also after Ctrl-C; exit code 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from omnigraph.testing.workloads import (
     run_together,
 )
 from omnigraph.upkeep.verify import RUBBISH, verify
+from tests.long_run import Pulse
 
 KINDS = ("list-append", "set", "bank", "ring")
 STORES = ("local", "s3")
@@ -171,6 +173,10 @@ def wanted(chosen: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
                 yield kind, store, number
 
 
+def findings_of(ledger: dict[str, Line]) -> int:
+    return sum(len(line.findings) for line in ledger.values())
+
+
 def print_ledger(ledger: dict[str, Line], seed: int, seconds: float) -> None:
     print(
         f"{'history/store':18} {'rounds':>6} {'landed':>7} {'unknown':>7} {'failed':>6} {'reads':>6} {'kills':>6} {'stops':>6} "
@@ -181,7 +187,7 @@ def print_ledger(ledger: dict[str, Line], seed: int, seconds: float) -> None:
             f"{name:18} {line.rounds:6} {line.acknowledged:7} {line.unknown:7} {line.failed:6} {line.reads:6} {line.kills:6} "
             f"{line.stops:6} {line.worst_s:8.2f} {len(line.findings)}"
         )
-    findings = sum(len(line.findings) for line in ledger.values())
+    findings = findings_of(ledger)
     rounds = sum(line.rounds for line in ledger.values())
     print(f"soak: {rounds} rounds, from seed {seed}, {seconds:.0f} s, {findings} findings")
 
@@ -199,7 +205,8 @@ def main(arguments: list[str]) -> int:
     chosen = parser.parse_args(arguments)
     started = time.monotonic()
     ledger: dict[str, Line] = defaultdict(Line)
-    with places() as fresh:
+    pulse = Pulse("soak", "rounds", chosen.seconds)
+    with places() as fresh, pulse.running():
         for kind, store, seed in wanted(chosen):
             if not chosen.rounds and time.monotonic() - started > chosen.seconds:
                 break
@@ -208,7 +215,9 @@ def main(arguments: list[str]) -> int:
             found = play(kind, root, seed, line)
             line.findings += found
             if found:
+                pulse.clear()
                 print(f"FINDING {'; '.join(found)}\n    repeat with: ./run soak {kind}/{store}/{seed}", flush=True)
+            pulse.beat(f"{kind}/{store}", findings_of(ledger))
             if store == "local":
                 shutil.rmtree(root, ignore_errors=True)
     seconds = time.monotonic() - started
@@ -216,7 +225,7 @@ def main(arguments: list[str]) -> int:
     if chosen.json is not None:
         body = {"seed": chosen.seed, "seconds": seconds, "lines": {name: vars(line) for name, line in ledger.items()}}
         chosen.json.write_text(json.dumps(body, indent=2, sort_keys=True) + "\n")
-    return int(any(line.findings for line in ledger.values()))
+    return pulse.exit_code(findings_of(ledger))
 
 
 if __name__ == "__main__":
