@@ -247,44 +247,59 @@ def read_texts(kind: PropType, column: pa.Array[Any]) -> tuple[Any, list[BadRows
     """A column of texts, as CSV has it, in the property's kind. Lists and vectors are written as JSON arrays."""
     if kind.scalar is ScalarKind.STRING and not kind.is_list:
         return conform_column(kind, column)
-    quickly = _plain_texts(kind, column)
-    if quickly is not None:
-        return quickly, []
-    return _built(kind, [_from_text(kind, text) for text in column.to_pylist()])
+    return _read(kind, column, lambda texts: _built(kind, [_from_text(kind, text) for text in texts.to_pylist()]))
 
 
 def read_json_values(kind: PropType, column: pa.Array[Any]) -> tuple[Any, list[BadRows]]:
     """A column as Arrow reads it from JSON: texts are the texts of JSON, everything else has its kind already."""
     if not pa.types.is_string(column.type) or (kind.scalar is ScalarKind.STRING and not kind.is_list):
         return conform_column(kind, column)
-    quickly = _plain_texts(kind, column) if kind.scalar in (ScalarKind.DATE, ScalarKind.DATETIME) else None
-    return (quickly, []) if quickly is not None else _built(kind, column.to_pylist())
+    if kind.scalar in (ScalarKind.DATE, ScalarKind.DATETIME):
+        return _read(kind, column, lambda texts: _built(kind, texts.to_pylist()))
+    return _built(kind, column.to_pylist())
 
 
 # What both Arrow and this language read alike. Anything else goes the slow way, which is the one that decides.
 _PLAIN: Final[Mapping[ScalarKind, str]] = {
+    ScalarKind.BOOL: r"^(true|false)$",
     **dict.fromkeys((ScalarKind.I32, ScalarKind.I64, ScalarKind.U32, ScalarKind.U64), r"^(0|-?[1-9][0-9]{0,17})$"),
-    ScalarKind.F64: r"^-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,2})?$",
+    **dict.fromkeys((ScalarKind.F32, ScalarKind.F64), r"^-?[0-9]{1,17}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$"),
     ScalarKind.DATE: r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
     ScalarKind.DATETIME: r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z$",
 }
 _ARROW: Final[Mapping[ScalarKind, pa.DataType]] = {
+    ScalarKind.BOOL: pa.bool_(),
+    ScalarKind.F32: pa.float64(),
     ScalarKind.F64: pa.float64(),
     ScalarKind.DATE: pa.date32(),
     ScalarKind.DATETIME: pa.timestamp("us", "UTC"),
 }
 
 
-def _plain_texts(kind: PropType, column: pa.Array[Any]) -> Any | None:
-    """The column in its kind, if every text in it is written plainly; None if one is not."""
+def _read(
+    kind: PropType, column: pa.Array[Any], slowly: Callable[[pa.Array[Any]], tuple[Any, list[BadRows]]]
+) -> tuple[Any, list[BadRows]]:
+    """The column in its kind: at once what is written plainly and can be taken, ``slowly`` what is not."""
     pattern = None if kind.is_list else _PLAIN.get(kind.scalar)
-    if pattern is None or not pc.all(pc.match_substring_regex(column, pattern), min_count=0).as_py():
-        return None
+    if pattern is None:
+        return slowly(column)
+    plain = pc.fill_null(pc.match_substring_regex(column, pattern), True)
+    texts = column if pc.all(plain).as_py() else pc.if_else(plain, column, None)
     try:
-        taken, bad = conform_column(kind, pc.cast(column, _ARROW.get(kind.scalar, pa.int64())))
+        values = pc.cast(texts, _ARROW.get(kind.scalar, pa.int64()))
     except pa.ArrowInvalid:  # a thirteenth month
-        return None
-    return None if bad else taken
+        return slowly(column)
+    if kind.scalar is ScalarKind.F32:  # a text has no width: the nearest, as with a number of JSON
+        values = pc.cast(values, pa.float32(), safe=False)
+    taken, bad = conform_column(kind, values)
+    odd = ~plain.to_numpy(zero_copy_only=False)
+    for refused in bad:
+        odd[refused.rows] = True
+    if not odd.any():
+        return taken, []
+    others, refusals = slowly(column.filter(pa.array(odd)))
+    rows = np.flatnonzero(odd)
+    return pc.replace_with_mask(taken, pa.array(odd), others), [replace(one, rows=rows[one.rows]) for one in refusals]
 
 
 def _built(kind: PropType, values: Sequence[Any]) -> tuple[Any, list[BadRows]]:
