@@ -30,7 +30,14 @@ NUMBERS = st.one_of(
 MOMENTS = st.one_of(
     st.dates().map(str),
     st.datetimes().map(lambda one: one.isoformat() + "Z"),
-    st.datetimes().map(lambda one: one.isoformat(timespec="milliseconds") + "+02:00"),
+    st.builds(
+        "{:%Y-%m-%d}{}{:%H:%M:%S}{}{}".format,
+        st.dates(),
+        st.sampled_from("T t"),
+        st.times(),
+        st.sampled_from(["", ".5", ".123456", ".1234567"]),
+        st.sampled_from(["", "Z", "z", "+02:00", "-23:59", "+24:00", "+23:60", "+00:00", "-0330", "+05"]),
+    ),
     st.sampled_from(["2024-02-30", "0000-01-01", "2024-01-01T25:00:00Z", "2024-01-01T10:00:00.1234567Z"]),
 )
 TEXTS = st.one_of(NUMBERS, MOMENTS, st.sampled_from(["true", "false", "True", "yes", "1", " 7 ", "", "nan", "-0"]))
@@ -80,7 +87,11 @@ def test_texts_of_json_read_as_values_of_records_do(scalar: ScalarKind, texts: l
         (ScalarKind.F64, ["0.09553111288921314", "0.012345678901234567", "1.5e-7", "12"], "inf"),
         (ScalarKind.F32, ["0.1", "1e30"], "1e39"),
         (ScalarKind.DATE, ["2024-02-29", None], "2024-1-1"),
-        (ScalarKind.DATETIME, ["2024-02-29T01:02:03.5Z"], "2024-02-29T01:02:03+01:00"),
+        (
+            ScalarKind.DATETIME,
+            ["2024-02-29T01:02:03.5Z", "2024-02-29 01:02:03", "2024-02-29 01:02:03.000001+02:00", None],
+            "2024-02-29T01:02",
+        ),
     ],
 )
 def test_only_cells_that_are_written_oddly_are_read_one_by_one(

@@ -265,8 +265,11 @@ _PLAIN: Final[Mapping[ScalarKind, str]] = {
     **dict.fromkeys((ScalarKind.I32, ScalarKind.I64, ScalarKind.U32, ScalarKind.U64), r"^(0|-?[1-9][0-9]{0,17})$"),
     **dict.fromkeys((ScalarKind.F32, ScalarKind.F64), r"^-?[0-9]{1,17}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$"),
     ScalarKind.DATE: r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
-    ScalarKind.DATETIME: r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z$",
+    ScalarKind.DATETIME: (
+        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?$"
+    ),
 }
+_OFFSET: Final = "(Z|[+-][0-9]{2}:[0-9]{2})$"
 _ARROW: Final[Mapping[ScalarKind, pa.DataType]] = {
     ScalarKind.BOOL: pa.bool_(),
     ScalarKind.F32: pa.float64(),
@@ -285,6 +288,8 @@ def _read(
         return slowly(column)
     plain = pc.fill_null(pc.match_substring_regex(column, pattern), True)
     texts = column if pc.all(plain).as_py() else pc.if_else(plain, column, None)
+    if kind.scalar is ScalarKind.DATETIME:  # without an offset it is UTC
+        texts = pc.if_else(pc.match_substring_regex(texts, _OFFSET), texts, pc.binary_join_element_wise(texts, "Z", ""))
     try:
         values = pc.cast(texts, _ARROW.get(kind.scalar, pa.int64()))
     except pa.ArrowInvalid:  # a thirteenth month
