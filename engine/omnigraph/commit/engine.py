@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from omnigraph.commit.manners import Manners
 from omnigraph.commit.plan import Owner
 from omnigraph.commit.pressure import Bounds
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
-from omnigraph.core.errors import NotFound
+from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import Boundary
@@ -73,10 +73,15 @@ class Engine:
         self._pool = ThreadPoolExecutor(max_workers=POOL_THREADS, thread_name_prefix="omnigraph")
         self._known_lock = threading.Lock()
         self._known: dict[str, Held] = {}
+        self._identity: str | None = None
+        self._pid = os.getpid()
+        self._door = _Door()
         self._running: list[Meter] = []
         self._overlaps = 0
 
     def close(self) -> None:
+        """Waits for the writes that are under way in other threads."""
+        self._door.close()
         self.kept.let_go()
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._known_lock:
@@ -95,8 +100,9 @@ class Engine:
     @property
     def graph_id(self) -> str:
         """The graph's identity is that of its first branch."""
-        with self._known_lock:
-            return self._known[MAIN].state.identity
+        if self._identity is None:
+            raise AssertionError("the graph was not looked at yet")
+        return self._identity
 
     # --- the newest state this process has seen -----------------------------------------------------------------------
 
@@ -110,6 +116,8 @@ class Engine:
             current = self._known.get(branch)
             if current is None or current.version < held.version or current.state.identity != held.state.identity:
                 self._known[branch] = held
+            if branch == MAIN:
+                self._identity = held.state.identity
             return held
 
     def drop(self, branch: str) -> None:
@@ -134,7 +142,23 @@ class Engine:
 
     def spawn(self, call: Any, *args: Any) -> Future[Any]:
         """Call it beside us, as part of the operation that we are in."""
-        return self._pool.submit(contextvars.copy_context().run, call, *args)
+        if os.getpid() != self._pid:
+            raise InvalidInput(
+                "this graph was opened by the parent of this process, and its threads stayed there",
+                hint="open the graph again in the child: omnigraph.open(...)",
+            )
+        try:
+            return self._pool.submit(contextvars.copy_context().run, call, *args)
+        except RuntimeError as error:
+            if not self._door.closed:
+                raise
+            raise _closed() from error
+
+    @contextlib.contextmanager
+    def writing(self, meter: Meter) -> Iterator[None]:
+        """One write, which closing waits for."""
+        with self._door.inside(), self.counted(meter):
+            yield
 
     @contextlib.contextmanager
     def counted(self, meter: Meter) -> Iterator[None]:
@@ -164,13 +188,56 @@ def gather(futures: Iterable[Future[T]]) -> list[T]:
     results: list[T] = []
     first: BaseException | None = None
     for future in list(futures):
-        try:
-            results.append(future.result())
-        except BaseException as error:  # noqa: BLE001 - raised below, once nothing of ours runs any more
-            first = first or error
+        while True:
+            try:
+                results.append(future.result())
+            except CancelledError as error:
+                first = first or _closed()
+                first.__cause__ = error
+            except BaseException as error:  # noqa: BLE001 - raised below, once nothing of ours runs any more
+                first = first or error
+                if not future.done():  # we were interrupted, not it
+                    continue
+            break
     if first is not None:
         raise first
     return results
+
+
+# --- closing ------------------------------------------------------------------------------------------------------------
+
+
+class _Door:
+    """Who is inside a write. Closing it lets nobody else in and waits for those of other threads."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside: list[int] = []
+        self.closed = False
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        me = threading.get_ident()
+        with self._changed:
+            if self.closed:
+                raise _closed()
+            self._inside.append(me)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside.remove(me)
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        me = threading.get_ident()
+        with self._changed:
+            self.closed = True
+            self._changed.wait_for(lambda: all(one == me for one in self._inside))
+
+
+def _closed() -> InvalidInput:
+    return InvalidInput("the graph is closed", hint="open it again with omnigraph.open(...)")
 
 
 # --- in-process order ---------------------------------------------------------------------------------------------------

@@ -422,6 +422,7 @@ class Intents:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.seen = 0  # how many there were when they were last listed
+        self.newest: str | None = None  # the last of them
         self._lock = threading.Lock()
         self._known: OrderedDict[str, Intent | None] = OrderedDict()
 
@@ -474,5 +475,7 @@ class Intents:
             op = layout.record_ulid(entry.key)
             if op is not None:
                 found.append((op, f"{entry.size}:{entry.modified_us}"))
+        found.sort()
         self.seen = len(found)
-        return sorted(found)
+        self.newest = found[-1][0] if found else None
+        return found

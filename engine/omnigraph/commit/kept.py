@@ -9,9 +9,10 @@ crash leaves an intent whose commit, or abort, is in the lineage.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import threading
 from collections.abc import Collection, Sequence
-from concurrent.futures import Future
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,20 @@ class KeptTurn:
         self._meter: Meter | None = None
         self._stage = _Stage.OFFERED
         self._changed = threading.Condition()
-        self._deleted: Future[OmnigraphError | None] = engine.spawn(self._live)
+        self._gone = threading.Event()
+        self._left: OmnigraphError | None = None  # why the file is still there
+
+    def start(self) -> None:
+        """From here on it ends by itself. On a thread of its own: in the pool it would wait behind its own writer."""
+        watch = threading.Thread(target=contextvars.copy_context().run, args=(self._live,), name="omnigraph-kept")
+        try:
+            watch.start()
+        except RuntimeError:  # there are no more threads to be had: nothing is kept
+            self.end()
+            self._live()
+        except BaseException:
+            self.end()
+            raise
 
     def take(self, branch: str, keys: Collection[str], meter: Meter) -> bool:
         """For the next write, once. False: it writes other tables, or comes too late."""
@@ -75,7 +89,8 @@ class KeptTurn:
 
     def deleted(self) -> OmnigraphError | None:
         """Wait until the file is gone; why it is not, if it is not."""
-        return self._deleted.result()
+        self._gone.wait()
+        return self._left
 
     def _move(self, before: _Stage, after: _Stage) -> bool:
         with self._changed:
@@ -85,18 +100,18 @@ class KeptTurn:
             self._changed.notify_all()
             return True
 
-    def _live(self) -> OmnigraphError | None:
+    def _live(self) -> None:
         manners = self._engine.manners
         self._leave(_Stage.OFFERED, manners.keep_s)
         self._leave(_Stage.TAKEN, manners.prepare_s)
-        with self._changed:
-            self._changed.wait_for(lambda: self._stage is _Stage.OVER)
-        failpoints.hit("kept.before_delete")
+        self._leave(_Stage.ARMING, manners.grace_s)  # if nobody comes to end it
         try:
-            return self._engine.intents.disarm(self.op, self._meter)
+            failpoints.hit("kept.before_delete")
+            self._left = self._engine.intents.disarm(self.op, self._meter)
         finally:
             live.end(self.op)
             self._engine.kept.forget(self)
+            self._gone.set()
 
     def _leave(self, stage: _Stage, seconds: float) -> None:
         """Wait while it is in ``stage``, and end it if that lasts too long."""
@@ -119,6 +134,11 @@ class KeptTurns:
         kept = KeptTurn(engine, op, names, branch, keys, since)
         with self._lock:
             self._kept.append(kept)
+        try:
+            kept.start()
+        except BaseException:
+            self.forget(kept)
+            raise
         return kept
 
     def take(self, branch: str, keys: Collection[str], meter: Meter) -> KeptTurn | None:
@@ -126,7 +146,7 @@ class KeptTurns:
             return next((kept for kept in self._kept if kept.take(branch, keys, meter)), None)
 
     def forget(self, kept: KeptTurn) -> None:
-        with self._lock:
+        with self._lock, contextlib.suppress(ValueError):  # forgotten already, by who was interrupted
             self._kept.remove(kept)
 
     def let_go(self) -> None:

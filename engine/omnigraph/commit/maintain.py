@@ -180,7 +180,7 @@ def run_turn(
     keys = frozenset(work.key for work in works)
     request = Request(KIND, branch, keys, actor, deadline_s=deadline_s)
     deadline = Deadline(engine.clock, deadline_s)
-    with engine.counted(meter), engine.locks.holding(branch, keys, deadline):
+    with engine.writing(meter), engine.locks.holding(branch, keys, deadline):
         with Turn(engine, request, deadline, meter) as turn:
             turn.take(engine.latest(branch, meter).state)
             turn.wait()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.commit import audit
@@ -23,7 +23,7 @@ from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.publish import Published, confirm, publish, publish_change
 from omnigraph.commit.witness import Seen, look, owner_gone
 from omnigraph.core import failpoints, operation
-from omnigraph.core.errors import Corruption
+from omnigraph.core.errors import Corruption, OutcomeUnknown
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow, TableCounts
 from omnigraph.table.dataset import TableRef
@@ -42,6 +42,7 @@ class Recovered:
     branch: str
     actor: str | None
     tables: Mapping[str, Mapping[str, int]]
+    file_left: bool = False  # it has ended, but its file could not be deleted
 
     @property
     def ended(self) -> bool:
@@ -78,8 +79,11 @@ def _ours_and_live(engine: Engine, intent: Intent) -> bool:
     return intent.owner == engine.owner and not owner_gone(engine, intent)
 
 
-def recover_one(engine: Engine, intent: Intent, *, gone: bool, meter: Meter) -> Recovered:
-    """Do what durable state says about this intent. ``gone``: its owner is beyond grace or known to be dead."""
+def recover_one(
+    engine: Engine, intent: Intent, *, gone: bool, meter: Meter, within_s: float = UNDO_DEADLINE_S
+) -> Recovered:
+    """Do what durable state says about this intent. ``gone``: its owner is beyond grace or known to be dead. ``within_s``:
+    how long an undoing may take before it is left, as ``OutcomeUnknown`` of that plan, to whoever comes next."""
     failpoints.hit("recover.before_look", op=intent.op)
     seen = look(engine, intent, gone=gone, meter=meter)
     decision = decide(seen.witness)
@@ -88,12 +92,10 @@ def recover_one(engine: Engine, intent: Intent, *, gone: bool, meter: Meter) -> 
     if decision is Decision.STOP:
         raise _contradiction(intent, seen)
     if decision is Decision.DELETE_TICKET:
-        engine.intents.disarm(intent.op, meter)
-        return _report(intent, decision)
+        return _ended(engine, intent, decision, meter)
     if decision is Decision.DISCARD:
         _audit(engine, intent, audit.ORPHANED_BRANCH_DISCARDED, {})
-        engine.intents.disarm(intent.op, meter)
-        return _report(intent, decision)
+        return _ended(engine, intent, decision, meter)
     plan = intent.plan
     if plan is None or seen.held is None:
         raise AssertionError("only a plan on a live branch gets here")
@@ -104,9 +106,8 @@ def recover_one(engine: Engine, intent: Intent, *, gone: bool, meter: Meter) -> 
         if forward is not None:
             tables = {table.key: {"from": table.pin, "to": table.target} for table in plan.tables}
             _audit(engine, intent, audit.ROLLED_FORWARD, tables)
-            engine.intents.disarm(intent.op, meter)
-            return _report(intent, decision, tables)
-    return _roll_back(engine, intent, plan, seen, meter)
+            return _ended(engine, intent, decision, meter, tables)
+    return _roll_back(engine, intent, plan, seen, min(within_s, UNDO_DEADLINE_S), meter)
 
 
 # --- forward ------------------------------------------------------------------------------------------------------------
@@ -142,8 +143,10 @@ def counts_from(properties: Mapping[str, str], version: int) -> TableCounts:
 # --- back ---------------------------------------------------------------------------------------------------------------
 
 
-def _roll_back(engine: Engine, intent: Intent, plan: PublishPlan, seen: Seen, meter: Meter) -> Recovered:
-    deadline = Deadline(engine.clock, UNDO_DEADLINE_S)
+def _roll_back(
+    engine: Engine, intent: Intent, plan: PublishPlan, seen: Seen, within_s: float, meter: Meter
+) -> Recovered:
+    deadline = Deadline(engine.clock, within_s)
     drifted = {
         key: False
         for key, table in seen.witness.tables.items()
@@ -163,12 +166,10 @@ def _roll_back(engine: Engine, intent: Intent, plan: PublishPlan, seen: Seen, me
     if isinstance(result, WasPublished):
         tables = {table.key: {"from": table.pin, "to": table.target} for table in plan.tables}
         _audit(engine, intent, audit.ROLLED_FORWARD, tables)
-        engine.intents.disarm(intent.op, meter)
-        return _report(intent, Decision.FINISH, tables)
+        return _ended(engine, intent, Decision.FINISH, meter, tables)
     tables = {key: {"from": head, "to": _logical_pin(result, key)} for key, head in heads.items()}
     _audit(engine, intent, audit.ROLLED_BACK, tables)
-    engine.intents.disarm(intent.op, meter)
-    return _report(intent, Decision.ROLL_BACK, tables)
+    return _ended(engine, intent, Decision.ROLL_BACK, meter, tables)
 
 
 def _logical_pin(result: Aborted, key: str) -> int:
@@ -186,8 +187,7 @@ def _finish(engine: Engine, intent: Intent, plan: PublishPlan, seen: Seen, meter
     else:
         tables = {table.key: {"from": table.pin, "to": table.target} for table in plan.tables}
         _audit(engine, intent, audit.ROLLED_FORWARD, tables)
-    engine.intents.disarm(intent.op, meter)
-    return _report(intent, Decision.FINISH)
+    return _ended(engine, intent, Decision.FINISH, meter)
 
 
 def _audit(engine: Engine, intent: Intent, kind: str, tables: Mapping[str, Mapping[str, int]]) -> None:
@@ -204,6 +204,18 @@ def _audit(engine: Engine, intent: Intent, kind: str, tables: Mapping[str, Mappi
             tables=tables,
         ),
     )
+
+
+def _ended(
+    engine: Engine,
+    intent: Intent,
+    decision: Decision,
+    meter: Meter,
+    tables: Mapping[str, Mapping[str, int]] | None = None,
+) -> Recovered:
+    """What is durable says how it ended; the file goes, and if it cannot, the next recovery comes by here again."""
+    left = engine.intents.disarm(intent.op, meter) is not None
+    return replace(_report(intent, decision, tables), file_left=left)
 
 
 def _report(intent: Intent, decision: Decision, tables: Mapping[str, Mapping[str, int]] | None = None) -> Recovered:
@@ -251,7 +263,10 @@ def help_or_wait(engine: Engine, op: str, *, watch: FrontWatch, meter: Meter, ra
         seen = look(engine, intent, gone=gone, meter=meter)
         decision = decide(seen.witness)
         if decision is not Decision.WAIT:
-            recover_one(engine, intent, gone=gone, meter=meter)
+            try:
+                recover_one(engine, intent, gone=gone, meter=meter)
+            except OutcomeUnknown:  # of their plan; ours has its own end and its own deadline
+                return True
             if gone:
                 watch.front_was_dead(silent=not known)
             else:

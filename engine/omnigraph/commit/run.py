@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -110,7 +111,7 @@ def run(engine: Engine, request: Request, prepare: Callable[[Txn], Prepared | No
     deadline = Deadline(engine.clock, request.deadline_s)
     last: OmnigraphError | None = None
     pressure: Pressure | None = None
-    with engine.counted(meter), engine.locks.holding(request.branch, request.keys, deadline), engine.manners.writing():
+    with engine.writing(meter), engine.locks.holding(request.branch, request.keys, deadline), engine.manners.writing():
         with Turn(engine, request, deadline, meter) as turn:
             turn.resume()
             while True:
@@ -290,7 +291,7 @@ def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, tur
 
 
 def _unknown(plan: PublishPlan, error: Exception) -> OutcomeUnknown:
-    if isinstance(error, OutcomeUnknown):
+    if isinstance(error, OutcomeUnknown) and error.facts.get("commit_id") == plan.commit.id:
         return error
     return OutcomeUnknown(
         f"write {plan.commit.id} was interrupted before it had an outcome: {error}",
@@ -345,8 +346,11 @@ def _stage_and_arm(
             *ready, _ = gather([*staging, arming])
         failpoints.hit("arm.after")
     except BaseException:
-        # No table commit was sent, so nothing can become visible: the intent may go, if it is there at all.
-        engine.intents.disarm(plan.op)
+        try:
+            wait(staging)  # nothing of ours still runs when the caller sees the error
+        finally:
+            # No table commit was sent, so nothing can become visible: the intent may go, if it is there at all.
+            engine.intents.disarm(plan.op)
         raise
     handles: dict[str, Any] = {}
     staged: dict[str, Any] = {}

@@ -21,7 +21,7 @@ from omnigraph.commit.manners import KEPT_MAX, FrontWatch
 from omnigraph.commit.plan import BranchName
 from omnigraph.commit.recover import recover_one
 from omnigraph.core import failpoints
-from omnigraph.core.errors import Corruption, OmnigraphError
+from omnigraph.core.errors import Corruption, OmnigraphError, OutcomeUnknown
 from omnigraph.core.ids import ulid_row
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.state import State
@@ -31,6 +31,7 @@ from omnigraph.table.dataset import TableRef
 if TYPE_CHECKING:
     from omnigraph.commit.run import Request
 
+RECOVER_MIN_S = 1.0  # given to the end of a dead one in our way, however little time is left for our own write
 GLANCES = 16  # at the file of the front alone, between two looks at the whole queue
 
 
@@ -58,10 +59,12 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.op is not None:
-            self._rest()
-            self._engine.intents.disarm(self.op, self._meter)
-        self.ended()
+        try:
+            if self.op is not None:
+                self._rest()
+                self._engine.intents.disarm(self.op, self._meter)
+        finally:
+            self.ended()
 
     @property
     def missing(self) -> bool:
@@ -70,7 +73,8 @@ class Turn:
 
     def take(self, state: State) -> None:
         """Create the ticket. Its place in the queue is its name."""
-        self.op, *rest = ulid_row(KEPT_MAX, self._engine.clock)
+        # Behind everybody who is known to queue, also if this clock is slow: it is nobody's privilege.
+        self.op, *rest = ulid_row(KEPT_MAX, self._engine.clock, after=self._engine.intents.newest)
         self._names = tuple(rest)
         live.begin(self.op)
         self._ticket = self._encoded(self.op, state.identity)
@@ -124,7 +128,7 @@ class Turn:
         if not self.arm(ticket):
             return False
         self._ticket = ticket
-        self._life = SignsOfLife(self._engine, self.op, ticket)
+        self._live()
         return True
 
     def arm(self, data: bytes) -> bool:
@@ -147,13 +151,15 @@ class Turn:
 
     def ended(self) -> None:
         """The file is gone. The next plan of this write queues again."""
-        self._rest()
-        if self._kept is not None:
-            self._kept.end()
-            self._kept = None
-        if self.op is not None:
-            live.end(self.op)
-        self.op = None
+        try:
+            self._rest()
+        finally:
+            if self._kept is not None:
+                self._kept.end()
+                self._kept = None
+            if self.op is not None:
+                live.end(self.op)
+            self.op = None
 
     def may_keep(self) -> bool:
         """Whether the turn goes on after this plan: the next write of this process is likely to come at once."""
@@ -169,9 +175,10 @@ class Turn:
         """Our plan has ended: leave its file to hold our place."""
         if self.op is None:
             raise AssertionError("only a turn can be kept")
-        op, self.op = self.op, None
         request = self._request
-        return self._engine.kept.offer(self._engine, op, self._names, request.branch, request.keys, self._since)
+        kept = self._engine.kept.offer(self._engine, self.op, self._names, request.branch, request.keys, self._since)
+        self.op = None
+        return kept
 
     def leave(self) -> None:
         """Keep the file: the outcome of the plan in it is not known."""
@@ -188,7 +195,7 @@ class Turn:
             ahead = self._ahead()
             if not ahead:
                 self._since = self._engine.clock.monotonic()
-                self._life = self._life or SignsOfLife(self._engine, self.op, self._ticket)
+                self._live()
                 return None if front is None else self._look_up(front, seen)
             self._engine.manners.note_neighbour()
             if front is not None and front != ahead[0][0]:
@@ -199,9 +206,11 @@ class Turn:
                     self._others.add(front)
                     continue
                 if self._end_if_dead(front, stamp, len(ahead)):
+                    self._others.add(front)  # it has ended, even if its file is still there
                     front = None
+                    self._check_deadline()
                     continue
-            self._deadline.check("waiting for other writers of the same tables")
+            self._check_deadline()
             seen = self._pause(ahead)
         return None
 
@@ -237,9 +246,17 @@ class Turn:
         # What it is by now: its ticket may have become a plan since it was read.
         now = self._engine.intents.read(front, self._meter)
         if now is not None:
-            recover_one(self._engine, now, gone=True, meter=self._meter)
+            try:
+                recover_one(
+                    self._engine, now, gone=True, meter=self._meter, within_s=max(self._deadline.left(), RECOVER_MIN_S)
+                )
+            except OutcomeUnknown:  # theirs, and nothing of ours: it still stands there
+                return False
         self._watch.front_was_dead(silent=not known)
         return True
+
+    def _check_deadline(self) -> None:
+        self._deadline.check("waiting for other writers of the same tables")
 
     def _pause(self, ahead: list[tuple[str, str]]) -> bytes:
         """Sleep until it is worth looking at the queue again. Directly behind the front, a glance at its file alone is
@@ -285,6 +302,11 @@ class Turn:
         except Corruption:
             # Nobody can tell which tables it names. Opens and recoveries stop at it loudly; a queue need not.
             return None
+
+    def _live(self) -> None:
+        if self.op is not None and self._life is None:
+            self._life = SignsOfLife(self._engine, self.op, self._ticket)
+            self._life.start()
 
     def _rest(self) -> None:
         if self._life is not None:

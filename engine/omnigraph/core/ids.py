@@ -26,6 +26,7 @@ _RANDOM_BITS: Final = 80
 _TIME_MS_MAX: Final = (1 << 48) - 1
 # A fresh random part leaves the top bit free, so that counting up from it practically never reaches the end.
 _FRESH_BITS: Final = _RANDOM_BITS - 1
+_AHEAD_MAX_US: Final = 86_400_000_000
 # Arrow's string offsets are signed 32 bit.
 _BULK_MAX: Final = (2**31 - 1) // ULID_CHARS
 
@@ -42,8 +43,7 @@ class _Sequence:
         now_ms = min(max(clock.now_us() // 1_000, 0), _TIME_MS_MAX)
         with self._lock:
             if now_ms > self._last >> _RANDOM_BITS:
-                fresh = int.from_bytes(os.urandom(10), "big") & ((1 << _FRESH_BITS) - 1)
-                first = (now_ms << _RANDOM_BITS) | fresh
+                first = (now_ms << _RANDOM_BITS) | _fresh()
             else:
                 # Same millisecond, or the clock went back. Running out of random bits carries into the time, which
                 # keeps the order.
@@ -87,10 +87,20 @@ def new_ulid(clock: Clock | None = None) -> str:
     return _encode(_take(1, clock))
 
 
-def ulid_row(n: int, clock: Clock | None = None) -> list[str]:
-    """``n`` ULIDs in a row: nothing that another process makes sorts between them."""
+def ulid_row(n: int, clock: Clock | None = None, *, after: str | None = None) -> list[str]:
+    """``n`` ULIDs in a row: nothing that another process makes sorts between them. ``after``: they sort behind this one,
+    whose maker's clock may be ahead of ours; a name so far ahead that no clock can have made it is not followed."""
     first = _take(n, clock)
+    if after is not None:
+        ahead_us = ulid_time_us(after) - (clock or SYSTEM_CLOCK).now_us()
+        floor = (ulid_time_us(after) // 1_000 + 1) << _RANDOM_BITS
+        if first < floor and ahead_us <= _AHEAD_MAX_US:
+            first = floor | _fresh()
     return [_encode(first + place) for place in range(n)]
+
+
+def _fresh() -> int:
+    return int.from_bytes(os.urandom(10), "big") & ((1 << _FRESH_BITS) - 1)
 
 
 def is_ulid(text: str) -> bool:

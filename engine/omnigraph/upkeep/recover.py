@@ -25,8 +25,8 @@ _POLLS = 20
 
 @dataclass(frozen=True, repr=False)
 class RecoveryReport(Report):
-    """``recovered``: intents that were ended, and how. ``left``: intents whose owners may be alive. ``healed``: tables
-    with versions of nobody above their pin, put back."""
+    """``recovered``: intents that were ended, and how. ``left``: intents that are still there, because their owners may be
+    alive or their files could not be deleted. ``healed``: tables with versions of nobody above their pin, put back."""
 
     recovered: tuple[Recovered, ...]
     left: tuple[str, ...]
@@ -44,7 +44,7 @@ class RecoveryReport(Report):
         parts = [count_text(len(self.recovered), "intent") + " ended"]
         parts += [f"{one.op} {one.decision.value}" for one in self.recovered[:10]]
         if self.left:
-            parts.append(f"{count_text(len(self.left), 'intent')} left to their owners")
+            parts.append(f"{count_text(len(self.left), 'intent')} left")
         if self.healed:
             parts.append(f"healed {', '.join(one.key for one in self.healed)}")
         return f"<RecoveryReport {'; '.join(parts)}>"
@@ -102,6 +102,7 @@ def recover(
                     left.append(op)
         if watched:
             engine.clock.sleep(max(0.01, grace_s / _POLLS))
+    left += [one.op for one in recovered if one.file_left]
     drift = {key: one for branch in branches for key, one in heal(engine, branch, meter=meter).items()}
     return RecoveryReport(
         tuple(recovered),
