@@ -31,7 +31,8 @@ ROUNDS_MAX = 2000  # each round waits, restores or swaps; the deadline ends it l
 
 @dataclass(frozen=True)
 class Aborted:
-    """The plan can never be published. ``recorded``: by an abort row; else by a pin that has moved past it."""
+    """The plan can never be published. ``recorded``: by an abort row; else by a pin that has moved past it. ``restored``:
+    the version whose content each table that was put back has again."""
 
     held: Held
     recorded: bool
@@ -125,7 +126,7 @@ def _round(
     confirmed = confirm(engine, plan.branch.name, after, plan.commit.id, meter, ended_by=AbortRow)
     if confirmed is None:
         return None
-    return Aborted(confirmed, True, {key: one.version for key, one in restored.items()})
+    return Aborted(confirmed, True, {key: one.pin for key, one in restored.items()})
 
 
 def _undo_tables(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.commit import audit
-from omnigraph.commit.compensate import Aborted, WasPublished, end_by_abort
+from omnigraph.commit.compensate import WasPublished, end_by_abort
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import Decision, decide
 from omnigraph.commit.engine import Engine
@@ -152,7 +152,6 @@ def _roll_back(
         for key, table in seen.witness.tables.items()
         if table.pin is not None and table.head is not None and table.head > table.pin
     }
-    heads = {key: table.head or 0 for key, table in seen.witness.tables.items() if key in drifted}
     result = end_by_abort(
         engine,
         plan,
@@ -167,14 +166,14 @@ def _roll_back(
         tables = {table.key: {"from": table.pin, "to": table.target} for table in plan.tables}
         _audit(engine, intent, audit.ROLLED_FORWARD, tables)
         return _ended(engine, intent, Decision.FINISH, meter, tables)
-    tables = {key: {"from": head, "to": _logical_pin(result, key)} for key, head in heads.items()}
+    # On record is the version whose content the table has again; what is published is the one that brought it back.
+    tables = {
+        key: {"from": table.head or 0, "to": result.restored.get(key, table.pin or 0)}
+        for key, table in seen.witness.tables.items()
+        if key in drifted
+    }
     _audit(engine, intent, audit.ROLLED_BACK, tables)
     return _ended(engine, intent, Decision.ROLL_BACK, meter, tables)
-
-
-def _logical_pin(result: Aborted, key: str) -> int:
-    pin = result.held.state.tables.get(key)
-    return pin.version if pin is not None else 0
 
 
 # --- finish -------------------------------------------------------------------------------------------------------------
