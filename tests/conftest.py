@@ -17,6 +17,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from omnigraph.testing.calls import unavailable
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import FaultProxy
 
@@ -85,6 +86,13 @@ def s3_root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     bucket = f"test-{os.getpid()}-{next(_serial)}"
     emulator.create_bucket(bucket)
     return f"s3://{bucket}/graph"
+
+
+@pytest.fixture
+def watchable() -> None:
+    """For tests that hold the system calls of a child."""
+    if unavailable() is not None:
+        pytest.skip(f"not run: {unavailable()}")
 
 
 @pytest.fixture
