@@ -14,7 +14,8 @@ import lance.optimize
 
 from omnigraph.core.meter import Meter
 from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, Tables, metered, translated
-from omnigraph.table.errors import brief, classify
+from omnigraph.table.errors import brief, classify, panics_raised
+from omnigraph.table.fresh import check_rewritten, noticed
 from omnigraph.table.layout import describe
 
 if TYPE_CHECKING:
@@ -69,7 +70,9 @@ def options(handle: LanceDataset, limits: Limits) -> Any:
 def rewrite(task: Task, handle: LanceDataset, meter: Meter | None = None) -> Result:
     """Write the new files of one task. No version names them yet; the result can be carried to another process."""
     with translated("rewrite fragments"), metered(handle, meter, "data"):
-        result: Result = task.execute(handle)
+        with noticed():
+            result: Result = task.execute(handle)
+        check_rewritten(handle, result.original_fragments, result.new_fragments)
     return result
 
 
@@ -112,7 +115,8 @@ def commit_rewrite(
     moving = handle.checkout_version(handle.version)  # Lance moves the handle that it commits on; ours is shared
     with metered(moving, meter, "versions"):
         try:
-            Compaction.commit(moving, [result])
+            with panics_raised():
+                Compaction.commit(moving, [result])
         except Exception as error:
             kind = NotLanded if classify(error).surely_not_landed else CommitUnknown
             raise kind(brief(error)) from error

@@ -18,13 +18,14 @@ import lance
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.file import LanceFileSession
-from lance.fragment import FragmentMetadata, write_fragments
+from lance.fragment import FragmentMetadata
 
 from omnigraph.core import progress
 from omnigraph.core.errors import Corruption
 from omnigraph.core.meter import Meter
 from omnigraph.table.blob import stored_schema
-from omnigraph.table.errors import Fate, brief, classify, translate
+from omnigraph.table.errors import Fate, brief, classify, panics_raised, translate
+from omnigraph.table.fresh import write_files
 from omnigraph.table.reading import counter
 from omnigraph.table.reading import metered as metered
 
@@ -217,7 +218,7 @@ class Tables:
     def stage_append(self, handle: LanceDataset, data: Any, meter: Meter | None = None, **limits: Any) -> Transaction:
         """Write the rows as new files that no version names yet. ``data``: an Arrow table or reader."""
         with translated("write data files"), metered(handle, meter, "data"):
-            fragments = write_fragments(_watched(data), handle, mode="append", **limits)
+            fragments = write_files(_watched(data), handle, **limits)
         return Transaction(handle.version, LanceOperation.Append(fragments))
 
     def stage_overwrite(
@@ -227,7 +228,7 @@ class Tables:
         fragments: list[FragmentMetadata] = []
         if data is not None and not (isinstance(data, pa.Table) and data.num_rows == 0):
             with translated("write data files"), metered(handle, meter, "data"):
-                fragments = write_fragments(_watched(data), handle, mode="append", **limits)
+                fragments = write_files(_watched(data), handle, **limits)
         return Transaction(handle.version, LanceOperation.Overwrite(handle.lance_schema, fragments))
 
     # --- committing -------------------------------------------------------------------------------------------------
@@ -264,7 +265,10 @@ class Tables:
         retries = RESTORE_RETRIES if isinstance(transaction.operation, LanceOperation.Restore) else 0
         with metered(handle, meter, "versions"):
             try:
-                landed = LanceDataset.commit(handle, transaction, max_retries=retries, commit_timeout=COMMIT_TIMEOUT)
+                with panics_raised():
+                    landed = LanceDataset.commit(
+                        handle, transaction, max_retries=retries, commit_timeout=COMMIT_TIMEOUT
+                    )
             except Exception as error:
                 kind = NotLanded if classify(error).surely_not_landed else CommitUnknown
                 raise kind(brief(error)) from error
@@ -312,7 +316,7 @@ class Tables:
 
     def _read_transaction(self, handle: LanceDataset, version: int, meter: Meter | None) -> VersionTx | None:
         try:
-            with metered(handle, meter, "versions"):
+            with metered(handle, meter, "versions"), panics_raised():
                 transaction = handle.read_transaction(version)
         except TypeError:
             # Lance cannot rebuild a Rewrite that touched an index. A plan's own transaction is always readable.
@@ -425,6 +429,7 @@ def _covered(handle: LanceDataset) -> frozenset[int] | None:
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
     try:
-        yield
+        with panics_raised():
+            yield
     except Exception as error:
         raise translate(error, what) from error

@@ -8,8 +8,10 @@ no I/O and never looks at storage to resolve an unknown outcome: that is the com
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
+from collections.abc import Iterator
 from enum import Enum
 
 from omnigraph.core.errors import (
@@ -111,6 +113,7 @@ _DAMAGED = (
     "Invalid format",
     "invalid magic",
     "for object of size",
+    "exceeds blob object size",
     "Corrupt",
 )
 _INVALID = ("Invalid user input", "Schema error", "Append with different schema", "lance error: Invalid")
@@ -164,6 +167,18 @@ def _by_text(text: str) -> Fate:
 
 def _has(text: str, fragments: tuple[str, ...]) -> bool:
     return any(fragment in text for fragment in fragments)
+
+
+@contextlib.contextmanager
+def panics_raised() -> Iterator[None]:
+    """A panic inside Lance is a failure like any other. What carries it into Python is no ``Exception``, as if somebody had
+    asked this process to stop."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # each extension module has a class of its own for them
+            raise
+        raise RuntimeError(f"Lance panicked: {error}") from error
 
 
 _ERRORS: dict[Fate, type[OmnigraphError]] = {

@@ -15,6 +15,7 @@ from lance.dataset import Index as LanceIndex
 
 from omnigraph.core.meter import INDEX, Meter
 from omnigraph.table.dataset import metered, translated
+from omnigraph.table.fresh import check_index
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -85,6 +86,7 @@ def stage_segment(handle: LanceDataset, spec: IndexSpec, fragments: Sequence[int
         if spec.kind == INVERTED:
             # What it stages is parts; only merged are they an index.
             segment = handle.merge_existing_index_segments([segment])
+        check_index(handle.uri, segment)
     return segment
 
 

@@ -10,20 +10,25 @@ import contextlib
 
 import lance
 import pyarrow as pa
-from lance import LanceDataset
+from lance import LanceDataset, LanceOperation, Transaction
 
-from omnigraph.core.errors import OmnigraphError
+from omnigraph.core.errors import OmnigraphError, StoreUnavailable
 from omnigraph.table.dataset import TableRef, Tables, translated
 from omnigraph.table.errors import Fate, classify
+from omnigraph.table.fresh import damaged
 
 ATTEMPTS_MAX = 8
 
 
 def insert_once(tables: Tables, ref: TableRef, schema: pa.Schema, key: str, row: pa.Table) -> bool:
-    """Add the row unless its key is there. False: it was. Raises where the outcome is not certain."""
+    """Add the row unless its key is there. False: it was. Raises where the outcome is not certain.
+
+    Lance writes the row's file and names it in one call, so a file that is not whole (see ``fresh``) is found afterwards:
+    here, or by whoever comes next. The row in it was never acknowledged.
+    """
     with translated(f"write {ref.relative}"):
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            handle = _open_or_create(tables, ref, schema)
+            handle = _drop_damaged(_open_or_create(tables, ref, schema))
             try:
                 stats = (
                     handle.merge_insert(key)
@@ -36,8 +41,20 @@ def insert_once(tables: Tables, ref: TableRef, schema: pa.Schema, key: str, row:
                 if classify(error) is Fate.NOT_LANDED_RETRYABLE and attempt < ATTEMPTS_MAX:
                     continue
                 raise
+            if damaged(lance.dataset(tables.uri(ref), storage_options=tables.options)):
+                raise StoreUnavailable(
+                    f"{ref.relative} was not written whole", hint="free space on the disk, then repeat"
+                )
             return bool(stats["num_inserted_rows"])
     return False
+
+
+def _drop_damaged(handle: LanceDataset) -> LanceDataset:
+    broken = damaged(handle)
+    if not broken:
+        return handle
+    operation = LanceOperation.Delete([], broken, "rows whose file was not written whole")
+    return LanceDataset.commit(handle, Transaction(handle.version, operation))
 
 
 def read_all(tables: Tables, ref: TableRef) -> pa.Table | None:
@@ -50,7 +67,9 @@ def read_all(tables: Tables, ref: TableRef) -> pa.Table | None:
         with translated(f"read {ref.relative}"):
             raise
     with translated(f"read {ref.relative}"):
-        return handle.to_table()
+        broken = damaged(handle)
+        whole = [fragment for fragment in handle.get_fragments() if fragment.fragment_id not in broken]
+        return handle.scanner(fragments=whole).to_table() if broken else handle.to_table()
 
 
 def _open_or_create(tables: Tables, ref: TableRef, schema: pa.Schema) -> LanceDataset:

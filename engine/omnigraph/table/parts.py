@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from lance import LanceOperation, Transaction
-from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+from lance.fragment import FragmentMetadata, RowIdSequence
 
-from omnigraph.core.errors import Corruption
 from omnigraph.core.meter import Meter
 from omnigraph.table.blob import as_stored, blob_columns, logical_schema
 from omnigraph.table.dataset import translated
+from omnigraph.table.fresh import delete_rows, write_files
 from omnigraph.table.rowids import row_ids
 from omnigraph.table.staged import field_ids, fragment_json, fragment_of
 
@@ -36,7 +36,7 @@ def write_rows(
 
     reader = pa.RecordBatchReader.from_batches(schema, written())
     with translated("write data files"):
-        fragments = write_fragments(reader, handle, mode="append", max_rows_per_file=rows_per_file)
+        fragments = write_files(reader, handle, max_rows_per_file=rows_per_file)
     return [fragment_json(fragment) for fragment in fragments]
 
 
@@ -82,11 +82,8 @@ def delete_offsets(
     handle: Any, fragment_id: int, offsets: np.ndarray[Any, np.dtype[np.uint32]]
 ) -> tuple[dict[str, Any], str | None] | None:
     """A committed fragment without some of its rows, and the deletion file that says so; None where none are left."""
-    fragment = handle.get_fragment(fragment_id)
-    if fragment is None:
-        raise Corruption("a row address names a fragment that is not there", fragment=fragment_id)
     with translated("write a deletion file"):
-        kept = fragment.delete_rows(offsets.tolist())
+        kept = delete_rows(handle, fragment_id, offsets.tolist())
     if kept is None:
         return None
     deletion = kept.deletion_file

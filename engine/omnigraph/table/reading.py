@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from omnigraph.core.meter import Drain, Meter
-from omnigraph.table.errors import translate
+from omnigraph.table.errors import panics_raised, translate
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -44,6 +44,7 @@ def reading(handle: LanceDataset, meter: Meter | None, request_class: str, what:
     """``metered``, and a failure becomes ours ("``what`` failed: …")."""
     with metered(handle, meter, request_class):
         try:
-            yield
+            with panics_raised():
+                yield
         except Exception as error:
             raise translate(error, what) from error

@@ -7,16 +7,16 @@ lands at exactly base + 1 or not at all, costs two PUTs, and is harmless to repe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
-from lance.fragment import FragmentMetadata, write_fragments
+from lance.fragment import FragmentMetadata
 
 from omnigraph.core.errors import Corruption
 from omnigraph.core.meter import Meter
 from omnigraph.table.dataset import COMMIT_TIMEOUT, DATA_STORAGE_VERSION, TableRef, Tables, translated
-from omnigraph.table.errors import Fate, classify
+from omnigraph.table.errors import Fate, classify, panics_raised
+from omnigraph.table.fresh import write_files
 from omnigraph.table.reading import metered
 
 SINGLE_PUT_BYTES = 4 * 1024 * 1024  # Lance sends what is smaller than a part of a multipart upload in one request
@@ -60,7 +60,7 @@ def write_ahead(handle: LanceDataset, table: pa.Table, meter: Meter | None = Non
     """Write rows as a file that no version names yet: one PUT."""
     small = table.nbytes < SINGLE_PUT_BYTES
     with translated("write __manifest data"), metered(handle, meter, "manifest", exactly=1 if small else None):
-        return Fragments(write_fragments(table, handle, mode="append"))
+        return Fragments(write_files(table, handle))
 
 
 def fragment_rows(handle: LanceDataset) -> list[int]:
@@ -99,7 +99,8 @@ def swap(
     transaction.transaction_properties = dict(properties)
     with metered(handle, meter, "manifest"):
         try:
-            landed = LanceDataset.commit(handle, transaction, max_retries=0, commit_timeout=COMMIT_TIMEOUT)
+            with panics_raised():
+                landed = LanceDataset.commit(handle, transaction, max_retries=0, commit_timeout=COMMIT_TIMEOUT)
         except Exception as error:
             if classify(error) in (Fate.NOT_LANDED_RETRYABLE, Fate.NOT_LANDED_INCOMPATIBLE):
                 raise SwapLost(str(error)) from error
@@ -116,7 +117,7 @@ def create(
 ) -> LanceDataset:
     """Version 1, strictly: refused where a dataset exists. Raises what Lance raises."""
     uri = tables.uri(ref)
-    fragments: Any = write_fragments(
+    fragments = write_files(
         table, uri, mode="create", data_storage_version=DATA_STORAGE_VERSION, storage_options=tables.options
     )
     transaction = Transaction(0, LanceOperation.Overwrite(schema, fragments))

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceOperation, Transaction
-from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.core import meter as m
-from omnigraph.core.errors import Corruption
 from omnigraph.table.blob import as_stored
+from omnigraph.table.fresh import delete_rows, write_files
 from omnigraph.table.keys import split_addresses
 from omnigraph.table.reading import reading
 from omnigraph.table.rowids import row_ids
@@ -100,7 +100,7 @@ def stage_update(
         reading(handle, meter, m.DATA, "write data and deletion files"),
         ThreadPoolExecutor(max_workers=_WRITERS, thread_name_prefix="stage") as pool,
     ):
-        writing = pool.submit(_write, handle, rows, limits)
+        writing = pool.submit(lambda: write_files(rows, handle, **limits))
         updated, removed = _mark_deleted(handle, deleted, pool)
         kept_ids = row_ids(handle, _numbers(carried)) if len(carried) else None
         fragments = writing.result()
@@ -144,10 +144,7 @@ def _mark_deleted(
 
     def mark(item: tuple[int, np.ndarray[Any, Any]]) -> FragmentMetadata | None:
         fragment_id, offsets = item
-        fragment = handle.get_fragment(fragment_id)
-        if fragment is None:
-            raise Corruption("a row address names a fragment that is not there", fragment=fragment_id)
-        return fragment.delete_rows(offsets.tolist())
+        return delete_rows(handle, fragment_id, offsets.tolist())
 
     updated: list[FragmentMetadata] = []
     removed: list[int] = []
@@ -157,11 +154,6 @@ def _mark_deleted(
         else:
             updated.append(kept)
     return updated, removed
-
-
-def _write(handle: LanceDataset, rows: pa.Table, limits: dict[str, Any]) -> list[FragmentMetadata]:
-    fragments: list[FragmentMetadata] = write_fragments(rows, handle, mode="append", **limits)
-    return fragments
 
 
 def _replacing_first(rows: pa.Table, replaces: pa.Array[Any] | None) -> tuple[pa.Table, pa.Array[Any]]:

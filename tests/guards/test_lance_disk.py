@@ -1,0 +1,79 @@
+"""What Lance does and does not do on a local disk, seen in its system calls.
+
+``omnigraph.table.fresh`` exists because of the first; when one of these fails after an upgrade, look there, and at what the
+manual says about power cuts.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from omnigraph.table.blob import BLOB_MARK, as_stored, stored_schema
+from omnigraph.table.fresh import BLOB_INLINE_MAX
+from omnigraph.testing.calls import Call, CallWatch, give_notice
+from omnigraph.testing.children import Child
+from tests.guards.substrate import append, commit, create, write
+
+Say = Callable[[object], None]
+
+
+def stage(say: Say, uri: str) -> None:
+    give_notice()
+    handle = lance.dataset(uri)
+    try:
+        [fragment] = write(handle, [f"k{n}" for n in range(100)])
+        say(fragment.files[0].file_size_bytes)
+    except OSError:
+        say("refused")
+
+
+def commit_one(say: Say, uri: str) -> None:
+    give_notice()
+    handle = lance.dataset(uri)
+    commit(handle, append(handle, ["a"]))
+    say("done")
+
+
+def writes(calls: list[Call]) -> list[Call]:
+    return [call for call in calls if call.name == "write"]
+
+
+def test_lance_reports_success_although_the_last_write_to_a_data_file_failed(tmp_path: Path, watchable: None) -> None:
+    uri = str(create(str(tmp_path / "t.lance")).uri)
+    with Child(stage, uri) as child, CallWatch(child, uri) as watch:
+        [meant] = child.hear_all()
+    count = len(writes(watch.calls))
+    told = []
+    for number in range(1, count + 1):
+        with Child(stage, uri) as child:
+            with CallWatch(
+                child, uri, at=number, among=lambda call: call.name == "write", act=lambda: errno.ENOSPC
+            ) as watch:
+                told += child.hear_all()
+    assert told == ["refused"] * (count - 1) + [meant]
+    sizes = [path.stat().st_size for path in (tmp_path / "t.lance" / "data").glob("*.lance")]
+    assert len(sizes) == 2 and min(sizes) < max(sizes) == meant
+
+
+def test_lance_forces_nothing_to_the_disk(tmp_path: Path, watchable: None) -> None:
+    uri = str(create(str(tmp_path / "t.lance")).uri)
+    with Child(commit_one, uri) as child, CallWatch(child, uri) as watch:
+        assert child.hear_all() == ["done"]
+    assert len(watch.calls) > 10 and all(call.changes for call in watch.calls)
+
+
+@pytest.mark.parametrize(("size", "beside"), [(BLOB_INLINE_MAX, 0), (BLOB_INLINE_MAX + 1, BLOB_INLINE_MAX + 1)])
+def test_blobs_above_a_bound_lie_beside_the_data_file_at_their_size(tmp_path: Path, size: int, beside: int) -> None:
+    schema = pa.schema([pa.field("id", pa.string()), pa.field("data", pa.large_binary(), metadata=BLOB_MARK)])
+    handle = lance.LanceDataset.commit(
+        str(tmp_path / "t.lance"), lance.LanceOperation.Overwrite(stored_schema(schema), [])
+    )
+    table = as_stored(pa.table({"id": ["a"], "data": [b"x" * size]}, schema=schema), handle.schema)
+    lance.fragment.write_fragments(table, handle, mode="append")
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.blob")) == beside
