@@ -1,6 +1,6 @@
 """The long forms of the crash, fault and pause matrices: ``./run crash``, ``./run fault`` and ``./run pause``.
 
-    ./run crash [--seconds N] [--seed S] [--store local|s3] [--only OPERATION] [--json FILE]
+    ./run crash [--seconds N] [--seed S] [--store local|s3|calls] [--only OPERATION] [--json FILE]
     ./run crash CELL...                      repeat these cells
 
 Cells are drawn from every operation, width and store in turn until the time is up or there are none left, and how far it is
@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from omnigraph.testing.cells import LOSSES, Cell, Matrix, Verdict
+from omnigraph.testing.calls import unavailable
+from omnigraph.testing.cells import CALLS, FAILURES, LOCAL, LOSSES, S3, STORES, Cell, Matrix, Verdict
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import CATALOGUE
 from omnigraph.testing.operations import OPERATIONS
@@ -88,7 +89,7 @@ def draws(matrix: Matrix, kind: str, name: str, width: int, store: str, rng: ran
     if kind == "crash":
         return crash_draws(matrix, list(matrix.crash_cells(name, width, store)), rng)
     if kind == "fault":
-        cells = matrix.fault_cells(name, width) if store == "s3" else matrix.raise_cells(name, width)
+        cells = {S3: matrix.fault_cells, LOCAL: matrix.raise_cells, CALLS: matrix.failing_calls}[store](name, width)
         return fault_draws(matrix, list(cells), rng)
     return pause_draws(matrix, list(sleepers(matrix, name, width, store)), rng)
 
@@ -96,7 +97,7 @@ def draws(matrix: Matrix, kind: str, name: str, width: int, store: str, rng: ran
 def pools(
     matrix: Matrix, kind: str, rng: random.Random, chosen: argparse.Namespace
 ) -> Iterator[tuple[str, Iterator[Draw]]]:
-    stores = [chosen.store] if chosen.store else ["local", "s3"]
+    stores = [chosen.store] if chosen.store else [store for store in STORES if store != CALLS or not unavailable()]
     for name, operation in OPERATIONS.items():
         if chosen.only and name not in chosen.only:
             continue
@@ -157,7 +158,9 @@ def print_ledger(kind: str, ledger: dict[str, Line], seed: int, seconds: float) 
         )
     cells = sum(line.cells for line in ledger.values())
     findings = findings_of(ledger)
-    kinds = {"fault": len(CATALOGUE) + 1}.get(kind, len(LOSSES))
+    kinds = {"fault": len(CATALOGUE) + len(FAILURES)}.get(kind, len(LOSSES))
+    if unavailable():
+        print(f"{kind}: not run: cuts between calls of the operating system: {unavailable()}")
     print(f"{kind}: {cells} cells, {kinds} kinds, seed {seed}, {seconds:.0f} s, {findings} findings")
 
 
@@ -168,7 +171,7 @@ def main(kind: str, arguments: list[str]) -> int:
     parser.add_argument("cells", nargs="*", help="cells to repeat")
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--store", choices=["local", "s3"])
+    parser.add_argument("--store", choices=STORES)
     parser.add_argument("--only", action="append", choices=sorted(OPERATIONS))
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args(arguments)

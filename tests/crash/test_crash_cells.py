@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from omnigraph.testing.cells import Cell, Matrix, Verdict
+from omnigraph.testing.cells import CALLS, Cell, Matrix, Verdict
 from omnigraph.testing.operations import OPERATIONS
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
@@ -30,6 +30,22 @@ def test_a_write_killed_at_any_failpoint_on_a_disk_is_whole_or_absent(
         return
     assert {v.now for v in verdicts} == {"before", "after"}, "cuts on both sides of the decision were met"
     assert any(v.was == "before" and v.now == "after" for v in verdicts), "a complete plan is rolled forward"
+
+
+def test_a_write_killed_between_two_calls_of_the_system_is_whole_or_absent(
+    matrix: Matrix, all_clean: AllClean, watchable: None
+) -> None:
+    cells = list(matrix.crash_cells("append", 1, CALLS))
+    verdicts = all_clean(matrix.run(cell) for cell in cells[::3])
+    assert sum(v.reached for v in verdicts) >= 10, "the calls of Lance are among them"
+    assert {v.now for v in verdicts} == {"before", "after"}
+
+
+def test_a_recovery_killed_between_two_calls_of_the_system_is_finished_by_the_next(
+    matrix: Matrix, all_clean: AllClean, watchable: None
+) -> None:
+    cells = list(matrix.crash_cells("append", 2, CALLS))
+    all_clean(v for v, _ in zip(matrix.double(cells[len(cells) // 2]), range(4), strict=False))
 
 
 def test_a_graph_whose_creation_is_killed_anywhere_exists_or_can_be_created(

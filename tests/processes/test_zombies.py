@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from omnigraph.testing.cells import Cell, Matrix, Verdict
+from omnigraph.testing.cells import CALLS, Cell, Matrix, Verdict
 from omnigraph.testing.zombies import SLEEP, WOKE_UP, deaths, pause, sleepers
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -39,6 +39,14 @@ def test_a_recovery_stopped_anywhere_does_no_harm_when_it_goes_on(
     back, _forward = deaths(matrix, "append", 2)
     [verdict] = all_clean([pause(matrix, Cell("append", 2, "local", place, SLEEP, back))])
     assert verdict.ended == WOKE_UP
+
+
+def test_a_writer_stopped_between_two_calls_of_the_system_does_no_harm_when_it_goes_on(
+    matrix: Matrix, all_clean: AllClean, watchable: None
+) -> None:
+    cells = list(sleepers(matrix, "append", 1, CALLS))
+    verdicts = all_clean(pause(matrix, cell) for cell in cells[4::9])
+    assert sum(v.ended == WOKE_UP for v in verdicts) >= 3
 
 
 def test_a_request_held_on_the_wire_does_no_harm_when_it_arrives(matrix: Matrix, all_clean: AllClean) -> None:

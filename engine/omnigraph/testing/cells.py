@@ -6,8 +6,11 @@ clients that go straight to the store.
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -24,6 +27,7 @@ from omnigraph.commit.recover import recover_all
 from omnigraph.core import failpoints
 from omnigraph.core.errors import AlreadyExists, NotFound, OmnigraphError, StoreUnavailable
 from omnigraph.core.meter import Meter
+from omnigraph.testing.calls import Call, CallWatch, give_notice
 from omnigraph.testing.children import Child
 from omnigraph.testing.content import Content, content_of, faults_of, leftovers_of
 from omnigraph.testing.emulator import S3Emulator, environment
@@ -32,16 +36,24 @@ from omnigraph.testing.operations import OPERATIONS, Operation, append, create, 
 from omnigraph.upkeep.verify import RUBBISH, verify
 
 CHILD_S = 120.0  # no write takes longer, its own deadline of 60 s and four graces included
+LOCAL, S3, CALLS = STORES = ("local", "s3", "calls")  # the last is a disk, cut between calls of the operating system
 LOSSES = ("request", "answer")
+FULL = "full"  # from this call on there is no room on the disk, until the process has ended
+FAILURES = {
+    "ENOSPC": errno.ENOSPC,
+    "EIO": errno.EIO,
+    FULL: errno.ENOSPC,
+}  # what a call of the operating system may answer
 READABLE = ("before", "after", "same")  # how a graph may read; "same" where the operation preserves content
 SECOND_CUTS_MAX = 60  # no recovery has so many places; a bound on what would be a defect of the matrix
+SECOND_CALLS_APART = 7  # a recovery makes about a hundred; cells that differ by one meet the others
 
 
 @dataclass(frozen=True)
 class Cell:
     """One interruption. ``cut``: on S3 the ordinal of the request (mutating ones for a kill, all for a fault), on a local
-    disk ``failpoint:hit``. ``what``: ``request`` or ``answer`` for a kill, a name of the fault catalogue for a fault.
-    ``second``: the same for the recovery that follows, as ``cut~what``."""
+    disk ``failpoint:hit``, between system calls the ordinal of the call. ``what``: how it was killed, or a name of the fault
+    catalogue, or of a failure of the disk. ``second``: the same for the recovery that follows, as ``cut~what``."""
 
     operation: str
     width: int
@@ -90,6 +102,7 @@ class Matrix:
         self._after: dict[tuple[str, int, str], Content | None] = {}
         self.counted: dict[tuple[str, int, str], int] = {}
         self.passed: dict[tuple[str, int], list[str]] = {}
+        self.called: dict[tuple[str, int], list[Call]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -102,7 +115,7 @@ class Matrix:
 
     def root(self, store: str) -> str:
         self._serial += 1
-        if store == "local":
+        if store != S3:
             return str(self._scratch / f"g{self._serial}")
         bucket = f"{self._scratch.name.replace('_', '-').lower()}-{self._serial}"
         self._emulator.create_bucket(bucket)
@@ -123,8 +136,13 @@ class Matrix:
         operation.prepare(root, width)
         self.proxy.calm()
         self.proxy.reset()
-        with Child(_act, operation.name, root, width, "", True, env=self.reach(store)) as child:
-            said = child.hear_all(CHILD_S)
+        with Child(_act, operation.name, root, width, "", True, store == CALLS, env=self.reach(store)) as child:
+            if store == CALLS:
+                with CallWatch(child, root) as watch:
+                    said = child.hear_all(CHILD_S)
+                self.called[(operation.name, width)] = watch.calls
+            else:
+                said = child.hear_all(CHILD_S)
         ended = [line for line in said if line[0] != "passed"]
         if not ended or ended[-1][0] != "done":
             raise AssertionError(f"{operation.name} does not work undisturbed: {said}")
@@ -144,31 +162,43 @@ class Matrix:
 
     def crash_cells(self, name: str, width: int, store: str) -> Iterator[Cell]:
         self.learn(OPERATIONS[name], width, store)
-        if store == "local":
+        if store == LOCAL:
             for place in self.passed[(name, width)]:
                 yield Cell(name, width, store, place, "kill")
-            return
-        for ordinal in range(1, self.counted[(name, width, "mutating")] + 1):
-            for loss in LOSSES:
-                yield Cell(name, width, store, str(ordinal), loss)
+        elif store == CALLS:
+            for ordinal, call in enumerate(self.called[(name, width)], 1):
+                if call.changes:
+                    yield Cell(name, width, store, str(ordinal), "kill")
+        else:
+            for ordinal in range(1, self.counted[(name, width, "mutating")] + 1):
+                for loss in LOSSES:
+                    yield Cell(name, width, store, str(ordinal), loss)
 
     def fault_cells(self, name: str, width: int, kinds: tuple[str, ...] = tuple(CATALOGUE)) -> Iterator[Cell]:
-        self.learn(OPERATIONS[name], width, "s3")
+        self.learn(OPERATIONS[name], width, S3)
         for ordinal in range(1, self.counted[(name, width, "all")] + 1):
             for kind in kinds:
-                yield Cell(name, width, "s3", str(ordinal), kind)
+                yield Cell(name, width, S3, str(ordinal), kind)
 
     def raise_cells(self, name: str, width: int) -> Iterator[Cell]:
         """A local disk: every failpoint raises once and the process lives on."""
-        self.learn(OPERATIONS[name], width, "local")
+        self.learn(OPERATIONS[name], width, LOCAL)
         for place in self.passed[(name, width)]:
-            yield Cell(name, width, "local", place, "raise")
+            yield Cell(name, width, LOCAL, place, "raise")
+
+    def failing_calls(self, name: str, width: int, kinds: tuple[str, ...] = ("ENOSPC", "EIO")) -> Iterator[Cell]:
+        """A local disk that fails: every call that may change a file. ``FULL`` is for who has time: a writer that finds no
+        room for the end of its plan waits for some until its deadline."""
+        self.learn(OPERATIONS[name], width, CALLS)
+        for ordinal in range(1, len(self.called[(name, width)]) + 1):
+            for kind in kinds:
+                yield Cell(name, width, CALLS, str(ordinal), kind)
 
     def double(self, cell: Cell) -> Iterator[Verdict]:
-        """The cell, and then its recovery killed as well: at every place that the recovery has."""
-        for what in ("kill",) if cell.store == "local" else LOSSES:
-            for ordinal in itertools.count(1):
-                cut = f"*:{ordinal}" if cell.store == "local" else str(ordinal)
+        """The cell, and then its recovery killed as well: at every place that the recovery has (of calls, at every few)."""
+        for what in LOSSES if cell.store == S3 else ("kill",):
+            for ordinal in itertools.count(1, SECOND_CALLS_APART if cell.store == CALLS else 1):
+                cut = f"*:{ordinal}" if cell.store == LOCAL else str(ordinal)
                 verdict = self.run(replace(cell, second=f"{cut}~{what}"))
                 yield verdict
                 if verdict.second_ended != "killed" or ordinal >= SECOND_CUTS_MAX:
@@ -200,6 +230,8 @@ class Matrix:
 
     def _interrupt(self, cell: Cell, name: str, root: str, cut: str, what: str) -> tuple[Any, ...]:
         """Run the driver with one interruption. What it said at its end; nothing if it was killed."""
+        if cell.store == CALLS:
+            return self._interrupt_call(cell, name, root, int(cut), what)
         self.proxy.calm()
         self.proxy.reset()
         arming = ""
@@ -210,13 +242,13 @@ class Matrix:
             there.wait(CHILD_S)
             box[0].kill()
 
-        if cell.store == "local":
+        if cell.store == LOCAL:
             arming = f"{cut}={what}"
         elif what in LOSSES:
             self.proxy.rule(Rule(kill(after=what == "answer"), MUTATING, at=int(cut)), on_kill=on_kill)
         else:
             self.proxy.rule(Rule(CATALOGUE[what], ANY, at=int(cut)))
-        with Child(_act, name, root, cell.width, arming, False, env=self.reach(cell.store)) as child:
+        with Child(_act, name, root, cell.width, arming, env=self.reach(cell.store)) as child:
             box.append(child)
             there.set()
             said = child.hear_all(CHILD_S)
@@ -224,9 +256,23 @@ class Matrix:
         self.proxy.calm()
         return said[-1] if said else ()
 
+    def _interrupt_call(self, cell: Cell, name: str, root: str, ordinal: int, what: str) -> tuple[Any, ...]:
+        """The same between two calls of the operating system, or with one that fails."""
+        with Child(_act, name, root, cell.width, "", False, True) as child:
+
+            def meet() -> int | None:
+                if what in FAILURES:
+                    return FAILURES[what]
+                os.kill(child.pid, signal.SIGKILL)
+                return None
+
+            with CallWatch(child, root, at=ordinal, act=meet, lasts=lambda call: what == FULL and call.takes_space):
+                said = child.hear_all(CHILD_S)
+        return said[-1] if said else ()
+
     def reach(self, store: str) -> dict[str, str]:
         """The environment in which a child reaches the store through the proxy."""
-        return environment(self.proxy.endpoint) if store == "s3" else {}
+        return environment(self.proxy.endpoint) if store == S3 else {}
 
     # --- the oracle ---------------------------------------------------------------------------------------------------
 
@@ -318,8 +364,10 @@ def _promise(engine: Any, said: tuple[Any, ...], verdict: Verdict) -> str | None
 # --- the child ----------------------------------------------------------------------------------------------------------
 
 
-def _act(say: Any, name: str, root: str, width: int, arming: str, record: bool) -> None:
+def _act(say: Any, name: str, root: str, width: int, arming: str, record: bool = False, watched: bool = False) -> None:
     """Run one driver. Says which failpoints it passed, and how it ended."""
+    if watched:
+        give_notice()
     place, _, word = arming.partition("=")
     if word == "raise" and place.startswith("store."):
         name_, _, hit = place.partition(":")

@@ -1,7 +1,7 @@
 """Processes that sleep in the middle of what they do, while others take them for dead, clear up and write on, and then go on.
 
-On a local disk the process is stopped at a failpoint (SIGSTOP); on a store one of its requests, or the answer to it, is held
-on the wire. A cell's ``what`` is ``sleep`` or, on a store, ``sleep-after`` for the answer. ``second`` names a place at
+On a local disk the process is stopped (SIGSTOP) at a failpoint or before a system call; on a store one of its requests, or the
+answer to it, is held on the wire. A cell's ``what`` is ``sleep`` or, on a store, ``sleep-after`` for the answer. ``second`` names a place at
 which the operation was killed before: then the process that sleeps is the one that recovers it.
 """
 
@@ -22,7 +22,8 @@ from omnigraph.commit.outcome import ABORTED, LANDED, find_outcome
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter
-from omnigraph.testing.cells import CHILD_S, Cell, Matrix, Verdict
+from omnigraph.testing.calls import CallWatch, give_notice
+from omnigraph.testing.cells import CALLS, CHILD_S, LOCAL, S3, SECOND_CALLS_APART, Cell, Matrix, Verdict
 from omnigraph.testing.children import Child
 from omnigraph.testing.content import Content, content_of, faults_of
 from omnigraph.testing.faults import MUTATING, Rule, hold
@@ -39,9 +40,14 @@ REPLACING = ("overwrite", "load-overwrite", "mutate-delete")
 def sleepers(matrix: Matrix, name: str, width: int, store: str) -> Iterator[Cell]:
     """Every place at which the operation can be asleep."""
     matrix.learn(OPERATIONS[name], width, store)
-    if store == "local":
+    if store == LOCAL:
         for place in matrix.passed[(name, width)]:
             yield Cell(name, width, store, place, SLEEP)
+        return
+    if store == CALLS:
+        for ordinal, call in enumerate(matrix.called[(name, width)], 1):
+            if call.changes:
+                yield Cell(name, width, store, str(ordinal), SLEEP)
         return
     for ordinal in range(1, matrix.counted[(name, width, "mutating")] + 1):
         for what in (SLEEP, SLEEP_AFTER):
@@ -50,9 +56,9 @@ def sleepers(matrix: Matrix, name: str, width: int, store: str) -> Iterator[Cell
 
 def sleeping_recoverers(matrix: Matrix, name: str, width: int, store: str, killed_at: str) -> Iterator[Verdict]:
     """The operation killed at a failpoint, and its recovery asleep: at every place that the recovery has."""
-    for what in (SLEEP,) if store == "local" else (SLEEP, SLEEP_AFTER):
-        for ordinal in itertools.count(1):
-            cut = f"*:{ordinal}" if store == "local" else str(ordinal)
+    for what in (SLEEP, SLEEP_AFTER) if store == S3 else (SLEEP,):
+        for ordinal in itertools.count(1, SECOND_CALLS_APART if store == CALLS else 1):
+            cut = f"*:{ordinal}" if store == LOCAL else str(ordinal)
             verdict = pause(matrix, Cell(name, width, store, cut, what, killed_at))
             yield verdict
             if verdict.ended != WOKE_UP:
@@ -111,8 +117,10 @@ def _sleep_through(matrix: Matrix, cell: Cell, root: str, verdict: Verdict) -> t
     name = "recovery" if cell.second else cell.operation
     matrix.proxy.calm()
     matrix.proxy.reset()
-    if cell.store == "local":
+    if cell.store == LOCAL:
         said = _stopped(cell, name, root, verdict)
+    elif cell.store == CALLS:
+        said = _stopped_at_call(cell, name, root, verdict)
     else:
         said = _held_back(matrix, cell, name, root, verdict)
     if not said:
@@ -134,6 +142,22 @@ def _stopped(cell: Cell, name: str, root: str, verdict: Verdict) -> tuple[Any, .
     return tuple(said[-1]) if said else ()
 
 
+def _stopped_at_call(cell: Cell, name: str, root: str, verdict: Verdict) -> tuple[Any, ...]:
+    with Child(_act, name, root, cell.width, "", True) as child:
+
+        def sleep() -> int:
+            child.stop()
+            _wait_stopped(child.pid)
+            _go_on_without(root, cell.width)
+            child.resume()
+            return 0
+
+        with CallWatch(child, root, at=int(cell.cut), act=sleep) as watch:
+            said = child.hear_all(CHILD_S)
+    verdict.ended = WOKE_UP if watch.reached else NOT_REACHED
+    return tuple(said[-1]) if said else ()
+
+
 def _held_back(matrix: Matrix, cell: Cell, name: str, root: str, verdict: Verdict) -> tuple[Any, ...]:
     held = matrix.proxy.rule(Rule(hold(after=cell.what == SLEEP_AFTER), MUTATING, at=int(cell.cut)))
     heard: list[Any] = []
@@ -145,7 +169,7 @@ def _held_back(matrix: Matrix, cell: Cell, name: str, root: str, verdict: Verdic
         finally:
             done.set()
 
-    with Child(_act, name, root, cell.width, "", env=matrix.reach("s3")) as child:
+    with Child(_act, name, root, cell.width, "", env=matrix.reach(S3)) as child:
         listener = threading.Thread(target=listen, daemon=True)
         listener.start()
         while not held.fired and not done.wait(0.01):
@@ -253,8 +277,10 @@ def _without_others(content: Content | None) -> Content | None:
 # --- the child ----------------------------------------------------------------------------------------------------------
 
 
-def _act(say: Any, name: str, root: str, width: int, arming: str) -> None:
+def _act(say: Any, name: str, root: str, width: int, arming: str, watched: bool = False) -> None:
     """Run the driver; where it is told to sleep it says so and stops itself."""
+    if watched:
+        give_notice()
     place, _, word = arming.partition("=")
     if word == "sleep":
         point, _, hit = place.partition(":")
