@@ -2,7 +2,7 @@
 
 The engine calls ``hit("apply.before_commit", table_key=...)`` at its cuts. With nothing armed that is one look at an
 empty dictionary. A test arms a name with a callable (called with the facts), an exception (raised), or one of the words
-``kill`` (SIGKILL to this process, as by a power cut), ``stop`` (SIGSTOP, a paused machine) and ``raise``. A child
+``kill`` (SIGKILL to this process), ``stop`` (SIGSTOP, a paused machine) and ``raise``. A child
 process is armed through its environment:
 
     OMNIGRAPH_FAILPOINTS="apply.before_commit:2=kill,publish.after_swap=raise"
