@@ -6,6 +6,7 @@ Each defect is one that somebody could write in good faith. Those of the pure de
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from omnigraph.manifest import swap as swapping
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, Manifest, SwapLost
 from omnigraph.store import layout, open_store
-from omnigraph.table import strict
+from omnigraph.table import fresh, strict
 from omnigraph.table.dataset import TableRef
 from omnigraph.testing.content import commits_of, content_of, faults_of
 from omnigraph.testing.operations import append, create, displace, keys_of, rows_for
@@ -135,6 +136,25 @@ def intent_stays(engines: Engines) -> list[str]:
         recovered(engine)
     recovered(engine)
     return wrong(engine)
+
+
+def the_disk_becomes_full(engines: Engines) -> list[str]:
+    """The last write to a data file fails, and Lance says that the file is there."""
+    engine = engines()
+    append(engine, ONE, ["a"])
+    write = fresh.write_fragments
+
+    def cut_short(rows: Any, handle: Any, **options: Any) -> Any:
+        fragments = write(rows, handle, **options)
+        for file in fragments[-1].files:
+            os.truncate(Path(handle.uri, "data", file.path), file.file_size_bytes - 1)
+        return fragments
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fresh, "write_fragments", cut_short)
+        with contextlib.suppress(StoreUnavailable):
+            append(engine, ONE, ["b"])
+    return wrong(engines(), {ONE[0]: ["a"]})
 
 
 def foreign_rows_at_its_place(engines: Engines) -> list[str]:
@@ -486,6 +506,7 @@ DEFECTS = {
     ),
     "drift is published": Defect(drift_of_nobody, healing_forward),
     "a restore is published over a moved pin": Defect(pin_moves_under_a_restore, restoring_over_whatever),
+    "new files are not looked at": Defect(the_disk_becomes_full, setting(fresh, "check_fragments", lambda *_: None)),
     "what the manifest says is believed": Defect(
         a_bit_flips_on_the_way, setting(swapping, "contradictions", lambda _: iter(()))
     ),

@@ -167,7 +167,7 @@ def test_whichever_write_of_a_file_fails_what_is_committed_reads(tmp_path: Path,
         assert said in ("done", "StoreUnavailable", *WORK[name].also)
         assert held(uri) == (after if said == "done" else before)
         now = lance.dataset(uri)
-        assert fresh.damaged(now) == []
+        assert fresh.damaged(now) == {}
         for one in ("a0", "c1", "new0"):
             now.to_table(columns=["id"], filter=f"id = '{one}'")  # through the index, if there is one
         shutil.rmtree(uri)
@@ -194,7 +194,7 @@ def test_a_data_file_that_is_short_or_gone_is_named(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(StoreUnavailable, match="it is not there"):
         fresh.check_fragments(handle.uri, [fragment])
-    assert fresh.damaged(handle) == [2]
+    assert fresh.damaged(handle) == {2: f"data/{path.name}: it is not there"}
 
 
 @pytest.mark.parametrize("offsets", [range(3), range(0, MANY, 2), range(MANY - 1)])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,16 @@ def test_verify_changes_nothing(graph: Graph) -> None:
 def test_a_read_only_graph_can_be_verified(graph: Graph) -> None:
     with og.open(graph.uri, read_only=True) as reader:
         assert reader.verify(deep=True).ok
+
+
+def test_a_file_that_is_not_whole_is_found_without_reading_every_value(graph: Graph) -> None:
+    data = Path(graph.uri, pin_of(graph, "node:Person").location, "data")
+    file = next(data.glob("*.lance"))
+    size = file.stat().st_size
+    os.truncate(file, size - 1)
+    problem = next(problem for problem in graph.verify().problems if problem.code == "file")
+    assert (problem.severity, problem.table_key) == ("damage", "node:Person")
+    assert f"data/{file.name}: {size - 1} of {size} bytes are there" in problem.message
 
 
 def test_a_pinned_version_that_is_gone_is_found(graph: Graph) -> None:

@@ -91,13 +91,16 @@ def check_rewritten(handle: LanceDataset, old: Sequence[FragmentMetadata], new: 
     _check_beside(folder, new, wanted)
 
 
-def damaged(handle: LanceDataset) -> list[int]:
-    """The fragments of a version of which a file on a local disk is not whole."""
+def damaged(handle: LanceDataset) -> dict[int, str]:
+    """The fragments of a version of which a file on a local disk is not whole, and what is wrong with it."""
     folder = _local(handle.uri)
     if folder is None:
-        return []
-    fragments = [fragment.metadata for fragment in handle.get_fragments()]
-    return [one.id for one in fragments if any(True for _ in _problems(folder, [one]))]
+        return {}
+    found = {}
+    for fragment in handle.get_fragments():
+        for path, problem in _problems(folder, [fragment.metadata]):
+            found[fragment.fragment_id] = f"{path.relative_to(folder)}: {problem}"
+    return found
 
 
 def check_index(uri: str, segment: Any) -> None:

@@ -53,7 +53,7 @@ def _drop_damaged(handle: LanceDataset) -> LanceDataset:
     broken = damaged(handle)
     if not broken:
         return handle
-    operation = LanceOperation.Delete([], broken, "rows whose file was not written whole")
+    operation = LanceOperation.Delete([], sorted(broken), "rows whose file was not written whole")
     return LanceDataset.commit(handle, Transaction(handle.version, operation))
 
 

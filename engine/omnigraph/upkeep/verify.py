@@ -1,7 +1,7 @@
 """Is the graph what its manifest says? Finds damage, what an interrupted write has left, and rubbish. Changes nothing.
 
-Quick: every pin opens and holds the rows it says, ids stand once, endpoints exist, nothing stands above a pin without an
-intent, no dataset or fork without an owner. Deep: every value reads, every retained commit opens with every table in it,
+Quick: every pin opens and holds the rows it says, its files on a local disk are whole, ids stand once, endpoints exist,
+nothing stands above a pin without an intent, no dataset or fork without an owner. Deep: every value reads, every retained commit opens with every table in it,
 unique tuples and cardinalities hold, indexes cover fragments that exist, and no file lies about that no version names.
 """
 
@@ -24,6 +24,7 @@ from omnigraph.manifest.rows import CommitRow, Pin
 from omnigraph.manifest.swap import Held
 from omnigraph.table import collect
 from omnigraph.table.dataset import TableRef, stats_of
+from omnigraph.table.fresh import damaged
 from omnigraph.upkeep.report import Report
 from omnigraph.upkeep.rubbish import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
 from omnigraph.upkeep.verify_rows import check_rows
@@ -228,6 +229,10 @@ def _one_table(engine: Engine, pin: Pin, busy: bool, meter: Meter) -> list[Probl
         if said != true:
             what = f"the manifest says {said} {name.replace('_', ' ')} of {pin.key}, version {pin.version} has {true}"
             problems.append(Problem(DAMAGE, "row-count" if name == "rows" else "figures", what, pin.key))
+    problems += [
+        Problem(DAMAGE, "file", f"a file of {pin.key} is not whole: {problem}", pin.key)
+        for problem in damaged(handle).values()
+    ]
     if head < pin.version:
         what = f"{pin.key} is published at version {pin.version}, its newest version is {head}"
         problems.append(Problem(DAMAGE, "head-below-pin", what, pin.key))
