@@ -19,8 +19,10 @@ from omnigraph.commit.decide import (
     Witness,
     check_publish,
     decide,
+    look_holds,
     moved_reads,
     moved_writes,
+    swap_stands,
     undo_table,
 )
 from omnigraph.commit.plan import BranchName
@@ -279,3 +281,9 @@ def test_a_plan_that_only_ran_out_of_attempts_names_the_moved_pin_if_there_is_on
     lost = after_refusal(plan(), None, Held(state(replace(W, version=8), V, R), None))
     assert isinstance(lost, ReadSetChanged) and lost.facts["actual"] == 8
     assert type(after_refusal(plan(), None, Held(state(), None))) is Conflict
+
+
+@pytest.mark.parametrize(("version", "boundary"), [(v, b) for v in range(1, 5) for b in range(6)])
+def test_what_a_version_proves_beside_the_boundary(version: int, boundary: int) -> None:
+    assert swap_stands(version, boundary) == (version not in range(boundary + 1)), "at the boundary is not enough"
+    assert look_holds(version, boundary) == (boundary not in range(version + 1, 6)), "the next may be gone"

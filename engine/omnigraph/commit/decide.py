@@ -1,7 +1,8 @@
 """Every decision of the protocol, as pure functions on values. No I/O, no clock, no Lance.
 
-Three questions are answered here: may this plan be published on this state; what is to be done with a table whose plan is
-being given up; what does durable state say about an intent. Tests explore them exhaustively.
+Four questions are answered here: may this plan be published on this state; what does a version of the manifest prove beside
+a cleanup; what is to be done with a table whose plan is being given up; what does durable state say about an intent. Tests
+explore them exhaustively.
 """
 
 from __future__ import annotations
@@ -104,6 +105,21 @@ def moved_reads(state: State, plan: PublishPlan) -> tuple[Moved, ...]:
         if pin is None or pin.triple != (read.identity, read.ref, read.pin):
             found.append(Moved(read.key, read.pin, state.actual_version(read.key)))
     return tuple(found)
+
+
+# --- what does a version of the manifest prove, beside a cleanup that has doomed all up to a boundary? -------------------
+
+
+def swap_stands(version: int, boundary: int) -> bool:
+    """Whether the version that a swap has just made is certainly in the line. At or below the boundary it may be a ghost on
+    a number that had been freed, or have been published and reclaimed while its author slept: only the newest can tell."""
+    return version > boundary
+
+
+def look_holds(version: int, boundary: int) -> bool:
+    """Whether "the next version is not there" means that this one is the newest. Below the boundary the next may have been
+    there, and have been reclaimed."""
+    return version >= boundary
 
 
 # --- what to do with one table of a plan that is being given up? --------------------------------------------------------

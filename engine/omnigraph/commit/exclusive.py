@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from omnigraph.commit.decide import swap_stands
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.publish import ATTEMPTS_MAX
 from omnigraph.core.errors import Conflict
@@ -54,7 +55,7 @@ def _swap_head(engine: Engine, edit: Callable[[Head], Head], meter: Meter) -> He
             engine.clock.sleep(engine.manners.jitter_s(attempt))
             continue
         doomed = engine.boundary.value(after.state.identity, meter=meter)
-        if after.version > doomed:
+        if swap_stands(after.version, doomed):
             return engine.remember(MAIN, after)
         engine.drop(MAIN)
     raise Conflict("the owner of the graph could not be changed: other writers were faster every time")

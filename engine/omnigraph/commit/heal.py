@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from omnigraph.commit.compensate import OP_PROPERTY
+from omnigraph.commit.decide import swap_stands
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.pins import with_stats
@@ -223,7 +224,7 @@ def _publish(engine: Engine, branch: str, held: Held, landed: Mapping[str, Any],
         return False
     failpoints.hit("heal.after_swap")
     doomed = engine.boundary.value(after.state.identity, meter=meter)
-    if after.version > doomed:
+    if swap_stands(after.version, doomed):
         engine.remember(branch, after)
         return True
     # Unknown: only the newest manifest can tell. Nothing is lost either way, the next look finds what stands.

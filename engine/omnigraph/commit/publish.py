@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from omnigraph.commit.decide import Check, PublishCheck, check_publish
+from omnigraph.commit.decide import Check, PublishCheck, check_publish, swap_stands
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.core import failpoints
@@ -151,7 +151,7 @@ def confirm(
     ghost on a number that cleanup had freed. Only the newest manifest, found by listing, can tell.
     """
     doomed = engine.boundary.value(after.state.identity, repeated=0, meter=meter)
-    if after.version > doomed:
+    if swap_stands(after.version, doomed):
         engine.remember(branch, after)
         return after
     engine.drop(branch)

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.decide import look_holds
 from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.core.errors import NotFound
 from omnigraph.core.meter import Meter
@@ -125,7 +126,7 @@ def still_newest(txn: Txn) -> bool:
     """
     doomed = txn.engine.boundary.value(txn.state.identity, repeated=txn.state.head.boundary, meter=txn.meter)
     txn.meter.step()
-    if doomed <= txn.state.version:
+    if look_holds(txn.state.version, doomed):
         return True
     newest = txn.engine.latest(txn.branch, txn.meter)
     return newest.version == txn.state.version
@@ -138,7 +139,7 @@ def read_current(engine: Engine, branch: str, *, meter: Meter) -> Held:
     if held is not None:
         probe = engine.spawn(engine.manifest.moved, held, meter)
         doomed = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
-        if not probe.result() and doomed <= held.version:
+        if not probe.result() and look_holds(held.version, doomed):
             return held
     return engine.remember(branch, engine.manifest.open_latest(ref, meter))
 

@@ -21,6 +21,7 @@ from omnigraph.manifest.rows import AbortRow, CommitRow
 from omnigraph.manifest.state import State
 from omnigraph.store import KeyExists, layout
 from omnigraph.table.dataset import TableRef
+from omnigraph.upkeep.cleanup_plan import comes_too_late
 from omnigraph.upkeep.report import Report
 
 
@@ -120,8 +121,10 @@ def create(
     failpoints.hit("checkpoint.created")
     try:
         doomed = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
-        if made.manifest_version <= doomed:
-            _check_pinned_otherwise(engine, made, meter)
+        if comes_too_late(made.manifest_version, doomed, kept_by_another=False):
+            others = _pinned_by_another(engine, made, meter)
+            if comes_too_late(made.manifest_version, doomed, kept_by_another=others):
+                raise _too_late(made)
             _check_opens(engine, made, meter)
     except OmnigraphError:
         engine.store.delete(key, meter=meter)
@@ -186,12 +189,10 @@ def _check_opens(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> None:
         raise _too_late(checkpoint)
 
 
-def _check_pinned_otherwise(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> None:
-    """Below the boundary only what another checkpoint has kept all along may be pinned: any cleanup since ours became
-    durable has seen one of the two."""
+def _pinned_by_another(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> bool:
+    """Any cleanup since ours became durable has seen one of the two."""
     others = list_checkpoints(engine, meter)
-    if not any(o.commit_id == checkpoint.commit_id and o.name != checkpoint.name for o in others):
-        raise _too_late(checkpoint)
+    return any(other.commit_id == checkpoint.commit_id and other.name != checkpoint.name for other in others)
 
 
 def _too_late(checkpoint: Checkpoint) -> Reclaimed:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from omnigraph.commit.decide import swap_stands
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.heal import find_drift, heal
 from omnigraph.commit.recover import recover_one
@@ -327,7 +328,7 @@ def swap_head(engine: Engine, branch: str, edit: Any, meter: Meter) -> Held:
         except (SwapLost, SwapUnknown):
             engine.clock.sleep(engine.manners.jitter_s(min(attempt, 6)))
             continue
-        if after.version > engine.boundary.value(after.state.identity, meter=meter):
+        if swap_stands(after.version, engine.boundary.value(after.state.identity, meter=meter)):
             return engine.remember(branch, after)
         engine.drop(branch)
     raise Conflict("the cleanup mark could not be set: other writers were faster every time")

@@ -209,6 +209,12 @@ def spare(
     return found
 
 
+def comes_too_late(version: int, boundary: int, *, kept_by_another: bool) -> bool:
+    """Whether a root that has just become durable at a version of the manifest protects nothing any more: a cleanup that
+    began before it may not have seen it. Up to the boundary only what another root has kept all along is certain."""
+    return version <= boundary and not kept_by_another
+
+
 def ranges_text(versions: Sequence[int]) -> str:
     """``1-57, 59``."""
     runs: list[list[int]] = []

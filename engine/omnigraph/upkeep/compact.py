@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from omnigraph.commit.decide import swap_stands
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.core import failpoints
 from omnigraph.core.errors import Conflict, InvalidInput
@@ -70,7 +71,7 @@ def compact_manifest(
             engine.clock.sleep(engine.manners.jitter_s(min(attempt, 6)))
             continue
         doomed = engine.boundary.value(after.state.identity, meter=meter)
-        if after.version > doomed:
+        if swap_stands(after.version, doomed):
             engine.remember(branch, after)
             now = engine.manifest.archive_sizes(after)
             return ManifestReport(branch, first[1], len(now), sum(now), first[0], after.version)
