@@ -100,6 +100,7 @@ class Matrix:
         self.proxy = FaultProxy(emulator.endpoint)
         self._serial = 0
         self._after: dict[tuple[str, int, str], Content | None] = {}
+        self._made: dict[tuple[str, int], str] = {}
         self.counted: dict[tuple[str, int, str], int] = {}
         self.passed: dict[tuple[str, int], list[str]] = {}
         self.called: dict[tuple[str, int], list[Call]] = {}
@@ -121,6 +122,17 @@ class Matrix:
         self._emulator.create_bucket(bucket)
         return f"s3://{bucket}/graph"
 
+    def prepare(self, operation: Operation, width: int, root: str) -> None:
+        """The graph that the operation starts from. On a disk it is made once, and copied."""
+        if root.startswith("s3://") or operation.creates_graph:
+            operation.prepare(root, width)
+            return
+        made = self._made.get((operation.name, width))
+        if made is None:
+            made = self._made[(operation.name, width)] = self.root(LOCAL)
+            operation.prepare(made, width)
+        shutil.copytree(made, root)
+
     def forget(self, root: str) -> None:
         if not root.startswith("s3://"):
             shutil.rmtree(root, ignore_errors=True)
@@ -133,7 +145,7 @@ class Matrix:
         if key in self._after:
             return
         root = self.root(store)
-        operation.prepare(root, width)
+        self.prepare(operation, width, root)
         self.proxy.calm()
         self.proxy.reset()
         with Child(_act, operation.name, root, width, "", True, store == CALLS, env=self.reach(store)) as child:
@@ -213,7 +225,7 @@ class Matrix:
         verdict = Verdict(cell)
         root = self.root(cell.store)
         try:
-            operation.prepare(root, cell.width)
+            self.prepare(operation, cell.width, root)
             with opened(root) as engine:
                 before = content_of(engine)
             after = self._after[(operation.name, cell.width, cell.store)]

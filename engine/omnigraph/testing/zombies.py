@@ -92,7 +92,7 @@ def pause(matrix: Matrix, cell: Cell) -> Verdict:
     matrix.learn(operation, cell.width, cell.store)
     root = matrix.root(cell.store)
     try:
-        operation.prepare(root, cell.width)
+        matrix.prepare(operation, cell.width, root)
         with opened(root) as engine:
             known = _Before(content_of(engine), matrix.after(cell))
         if cell.second:
