@@ -178,10 +178,14 @@ def test_an_interrupted_write_is_invisible_and_can_be_swept(tmp_path: Path) -> N
     (tmp_path / "b" / "new#77").write_bytes(b"half")
     assert [entry.key for entry in store.list("")] == ["__probe", "a/k"]
     store.create("b/new", b"2")
-    store.prune("", temporary_before_us=1)
-    assert (tmp_path / "a" / "k#123").exists()
-    store.prune("", temporary_before_us=1 << 60)
-    assert _files(tmp_path) == ["__probe", "a/k", "b/new"]
+    (tmp_path / "b" / ".tmpA1b2C3").write_bytes(b"half of Lance's")
+    assert store.unfinished("", 1) == ()
+    found = store.unfinished("", 1 << 60)
+    assert [(one.key, one.size) for one in found] == [("a/k#123", 4), ("b/.tmpA1b2C3", 15), ("b/new#77", 4)]
+    assert [one.key for one in store.unfinished("b/", 1 << 60)] == ["b/.tmpA1b2C3", "b/new#77"]
+    (tmp_path / "a" / "k#123").write_bytes(b"somebody else's")
+    assert store.delete_unfinished(found) == ()
+    assert _files(tmp_path) == ["__probe", "a/k", "a/k#123", "b/new"], "what was taken again stays"
 
 
 @pytest.mark.crash

@@ -351,6 +351,34 @@ def test_files_of_a_write_that_died_are_reclaimed_when_they_are_old_enough(graph
     assert graph.snapshot().to_arrow("Person").sort_by("id").num_rows == rows.num_rows + 2
 
 
+def test_halves_of_files_that_interrupted_writes_left_are_reclaimed_after_a_week(graph: Graph) -> None:
+    root, table = Path(graph.uri), pin_of(graph, "node:Person").location
+    ours = (
+        f"{table}/data/.tmpA1b2C3",
+        f"{table}/_transactions/.tmpA1b2C3",
+        f"{table}/_versions/18446744073709551000.manifest#1",
+        "__manifest/_transactions/.tmpxyzXYZ",
+        "__recovery/01M7RR1CBV94QP8CJZXCQJA3HF.json#7422",
+        "__probe#5",
+    )
+    theirs = ("notes/.tmpA1b2C3", "nodes/mine/x#1", "mine#1", "__mine/x#1")
+    for name in (*ours, *theirs):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"half")
+    assert graph.plan_cleanup(keep=1, min_age="0s").unfinished == (), "what is young may be somebody's"
+    for name in (*ours, *theirs):
+        os.utime(root / name, (0, 0))
+    plan = graph.plan_cleanup(keep=100, min_age="0s")
+    assert [entry.key for entry in plan.unfinished] == sorted(ours) and not plan.empty
+    assert "6 files of interrupted writes (24 B)" in repr(plan)
+    assert plan.to_dict()["unfinished"] == {"files": 6, "bytes": 24}
+    report = graph.cleanup(plan)
+    assert (report.unfinished.files, report.unfinished.bytes, report.errors) == (6, 24, ())
+    assert not any((root / name).exists() for name in ours)
+    assert all((root / name).exists() for name in theirs), "what is not ours is not deleted"
+    assert graph.plan_cleanup(keep=100, min_age="0s").empty
+
+
 def test_what_is_not_ours_is_not_deleted(graph: Graph) -> None:
     store = engine_of(graph).store
     for key in ("nodes/notes.txt", "nodes/mine/data.bin", "edges/Other.lance/x", "elsewhere/y"):

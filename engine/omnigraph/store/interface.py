@@ -95,6 +95,12 @@ class Store(Protocol):
     def delete_many(self, keys: Iterable[str], *, meter: Meter | None = None) -> tuple[DeleteFailure, ...]:
         """``delete`` each; what could not be deleted is returned and does not stop the others."""
 
-    def prune(self, prefix: str, *, temporary_before_us: int | None = None) -> None:
-        """Remove what a listing does not show: empty folders below ``prefix`` and, if a time is given, temporary files
-        of interrupted writes from before it. Nothing to do where there are neither."""
+    def prune(self, prefix: str) -> None:
+        """Remove empty folders below ``prefix``, which a listing does not show. Nothing to do where there are none."""
+
+    def unfinished(self, prefix: str, before_us: int) -> tuple[Entry, ...]:
+        """Files of writes, ours and Lance's, that were interrupted before a time: under names that are no keys and that no
+        listing shows. An object store has none: there is nothing before it is whole."""
+
+    def delete_unfinished(self, entries: Iterable[Entry]) -> tuple[DeleteFailure, ...]:
+        """Delete those that are still as they were seen; what could not be deleted is returned."""

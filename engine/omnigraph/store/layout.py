@@ -41,6 +41,8 @@ NOTES: Final = "__notes/"
 NODES: Final = "nodes/"
 EDGES: Final = "edges/"
 
+_OURS: Final = (f"{MANIFEST}/", INTENTS, STAGING, BOUNDARIES, CHECKPOINTS, CLEANUPS, NOTES)
+
 # Sorts after every mark of twenty digits: the boundary of a branch that is being deleted.
 BOUNDARY_ALL: Final = "all"
 _BOUNDARY_DIGITS: Final = 20
@@ -170,6 +172,17 @@ def table_path(table_key: str, ulid: str) -> str:
 def is_table_path(path: str) -> bool:
     """Whether ``path`` is one that this module makes for a table."""
     return _TABLE_PATH.fullmatch(path) is not None
+
+
+def is_ours(key: str) -> bool:
+    """Whether a key lies where this module puts things. What else lies below the root is somebody else's."""
+    first, _, rest = key.partition("/")
+    return (
+        first == AUDIT
+        or f"{first}/" in _OURS
+        or first.partition("#")[0] == PROBE
+        or is_table_path(f"{first}/{rest.partition('/')[0]}")
+    )
 
 
 def table_ulid(path: str) -> str:

@@ -15,7 +15,7 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -279,19 +279,51 @@ class LocalStore:
                 failures.append(DeleteFailure(key, error))
         return tuple(failures)
 
-    def prune(self, prefix: str, *, temporary_before_us: int | None = None) -> None:
+    def prune(self, prefix: str) -> None:
+        for path, _ in self._folders_below("prune", prefix):
+            if path != self._root:
+                # Not empty, or somebody else was quicker: both mean that there is nothing to remove.
+                with suppress(OSError):
+                    os.rmdir(path)
+
+    def unfinished(self, prefix: str, before_us: int) -> tuple[Entry, ...]:
+        found = []
+        for path, names in self._folders_below("look for unfinished files", prefix):
+            for name in filter(is_temporary_name, names):
+                entry = self._unfinished(os.path.relpath(os.path.join(path, name), self._root))
+                if entry is not None and entry.modified_us < before_us:
+                    found.append(entry)
+        return tuple(sorted(found, key=lambda entry: entry.key))
+
+    def _unfinished(self, key: str) -> Entry | None:
+        try:
+            status = os.lstat(os.path.join(self._root, key))
+        except FileNotFoundError:
+            return None
+        return Entry(key, status.st_size, status.st_mtime_ns // 1_000) if stat.S_ISREG(status.st_mode) else None
+
+    def delete_unfinished(self, entries: Iterable[Entry]) -> tuple[DeleteFailure, ...]:
+        failures = []
+        for entry in entries:
+            path = os.path.join(self._root, entry.key)
+            try:
+                with self._translated("delete", entry.key):
+                    self._check_inside(os.path.dirname(path))
+                    # A name may have been taken again by a writer that lives.
+                    if self._unfinished(entry.key) == entry:
+                        os.unlink(path)
+            except OmnigraphError as error:
+                failures.append(DeleteFailure(entry.key, error))
+        return tuple(failures)
+
+    def _folders_below(self, what: str, prefix: str) -> Iterator[tuple[str, Sequence[str]]]:
+        """Every folder and the names of its files, the deepest first."""
         check_prefix(prefix)
         top = os.path.join(self._root, *prefix.strip("/").split("/")) if prefix else self._root
-        with self._translated("prune", prefix):
+        with self._translated(what, prefix):
             self._check_inside(top)
             for path, _, names in os.walk(top, topdown=False):
-                if temporary_before_us is not None:
-                    for name in filter(is_temporary_name, names):
-                        _unlink_older(os.path.join(path, name), temporary_before_us)
-                if path != self._root:
-                    # Not empty, or somebody else was quicker: both mean that there is nothing to remove.
-                    with suppress(OSError):
-                        os.rmdir(path)
+                yield path, names
 
     # --- paths and errors -----------------------------------------------------------------------------------------------
 
@@ -414,11 +446,3 @@ def _read_folder(
                 continue
             found.append(Entry(key, status.st_size, status.st_mtime_ns // 1_000))
     return below
-
-
-def _unlink_older(path: str, before_us: int) -> None:
-    try:
-        if os.lstat(path).st_mtime_ns // 1_000 < before_us:
-            os.unlink(path)
-    except FileNotFoundError:
-        return

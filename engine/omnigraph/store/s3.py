@@ -334,8 +334,15 @@ class S3Store:
             for item in answer.get("Errors", [])
         )
 
-    def prune(self, prefix: str, *, temporary_before_us: int | None = None) -> None:
-        check_prefix(prefix)  # an object store has no folders, and no object before it is whole
+    def prune(self, prefix: str) -> None:
+        check_prefix(prefix)  # an object store has no folders ...
+
+    def unfinished(self, prefix: str, before_us: int) -> tuple[Entry, ...]:
+        check_prefix(prefix)
+        return ()  # ... and no object before it is whole
+
+    def delete_unfinished(self, entries: Iterable[Entry]) -> tuple[DeleteFailure, ...]:
+        return ()
 
     # --- client ---------------------------------------------------------------------------------------------------------
 

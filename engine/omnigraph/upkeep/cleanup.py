@@ -25,7 +25,7 @@ from omnigraph.core.shown import bytes_text, count_text, html_table
 from omnigraph.manifest.rows import Head
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
-from omnigraph.store import layout
+from omnigraph.store import Entry, layout
 from omnigraph.table.collect import Deleted, delete_versions, loose_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.cleanup_look import CLOCK_SKEW_S_MAX, Look, Orphan, clock_refusal, look
@@ -34,6 +34,23 @@ from omnigraph.upkeep.report import Report
 
 CHUNK = 1000  # versions deleted by one call: a few MB of memory, and the next call sees what is left
 SWAP_ATTEMPTS_MAX = 30
+UNFINISHED_S = 7 * 24 * 3600  # as long as Lance keeps files that no version names
+
+
+@dataclass(frozen=True)
+class Unfinished(Report):
+    """Files that no key names: of writes that were interrupted in the middle of one."""
+
+    files: int
+    bytes: int
+
+    @staticmethod
+    def of(entries: Sequence[Entry]) -> Unfinished:
+        return Unfinished(len(entries), sum(entry.size for entry in entries))
+
+    @property
+    def text(self) -> str:
+        return f"{count_text(self.files, 'file')} of interrupted writes ({bytes_text(self.bytes)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,6 +67,7 @@ class CleanupPlan(Report):
     checkpoints: tuple[str, ...]
     drifting: tuple[str, ...] = ()
     expired: tuple[str, ...] = ()  # staging records of batches that nobody has loaded for a day
+    unfinished: tuple[Entry, ...] = field(default=(), repr=False)  # files of writes that were interrupted days ago
 
     @property
     def versions(self) -> int:
@@ -57,7 +75,7 @@ class CleanupPlan(Report):
 
     @property
     def empty(self) -> bool:
-        return self.versions == 0 and not self.orphans and not self.expired
+        return self.versions == 0 and not self.orphans and not self.expired and not self.unfinished
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -85,6 +103,7 @@ class CleanupPlan(Report):
             "checkpoints": list(self.checkpoints),
             "drifting": list(self.drifting),
             "expired_staging": list(self.expired),
+            "unfinished": vars(Unfinished.of(self.unfinished)),
         }
 
     def reason(self, line: LinePlan) -> str:
@@ -105,6 +124,7 @@ class CleanupPlan(Report):
             if line.doomed
         ]
         lines += [f"  {orphan.prefix} ({bytes_text(orphan.bytes)}) belongs to nobody" for orphan in self.orphans]
+        lines += [f"  {Unfinished.of(self.unfinished).text}"] if self.unfinished else []
         return "\n".join(lines) + ">"
 
     def _repr_html_(self) -> str:
@@ -140,6 +160,7 @@ class CleanupReport(Report):
     orphans: tuple[Orphan, ...]
     spared: int
     errors: tuple[str, ...]
+    unfinished: Unfinished = Unfinished(0, 0)
 
     @property
     def versions(self) -> int:
@@ -147,7 +168,8 @@ class CleanupReport(Report):
 
     @property
     def bytes(self) -> int:
-        return sum(table.deleted.bytes for table in self.tables) + sum(orphan.bytes for orphan in self.orphans)
+        gone = sum(table.deleted.bytes for table in self.tables) + sum(orphan.bytes for orphan in self.orphans)
+        return gone + self.unfinished.bytes
 
     def to_dict(self) -> dict[str, Any]:
         policy = {**vars(self.policy), "text": self.policy.text}
@@ -185,7 +207,9 @@ def plan_cleanup(
     """Say what a cleanup would delete. Writes nothing. Raises ``Refused`` where it could not be sure."""
     policy = make_policy(keep, older_than, min_age)
     with progress.phase("looking", unit="tables"):
-        return _plan(engine, policy, tuple(branches or (MAIN,)), meter or Meter())[0]
+        plan, seen = _plan(engine, policy, tuple(branches or (MAIN,)), meter or Meter())
+        left = engine.store.unfinished("", seen.now_us - UNFINISHED_S * 1_000_000)
+        return replace(plan, unfinished=tuple(entry for entry in left if layout.is_ours(entry.key)))
 
 
 def _plan(
@@ -262,7 +286,9 @@ def run_cleanup(
     failpoints.hit("cleanup.recorded")
     with progress.phase("deleting", unit="versions", total=sum(len(line.doomed) for line in doomed.values())):
         tables, errors = _delete(engine, doomed, meter)
-    gone = _delete_orphans(engine, orphans, errors, meter)
+    gone = _delete_orphans(engine, orphans, errors, seen.now_us - plan.policy.min_age_s * 1_000_000, meter)
+    left = engine.store.delete_unfinished(plan.unfinished)
+    errors += [f"{failure.key}: {failure.error.message}" for failure in left]
     if plan.versions or plan.expired:
         _give_up_batches(engine, run, [one.id for one in expired], errors, meter)
     report = CleanupReport(
@@ -274,6 +300,7 @@ def run_cleanup(
         orphans=gone,
         spared=plan.versions - sum(len(line.doomed) for line in doomed.values()),
         errors=tuple(errors),
+        unfinished=Unfinished.of([one for one in plan.unfinished if one.key not in {failure.key for failure in left}]),
     )
     record.done(report)
     return report
@@ -406,7 +433,9 @@ def _delete(
     return tuple(done), errors
 
 
-def _delete_orphans(engine: Engine, orphans: Sequence[Orphan], errors: list[str], meter: Meter) -> tuple[Orphan, ...]:
+def _delete_orphans(
+    engine: Engine, orphans: Sequence[Orphan], errors: list[str], before_us: int, meter: Meter
+) -> tuple[Orphan, ...]:
     gone = []
     for orphan in orphans:
         if not layout.is_table_path(orphan.path):
@@ -414,6 +443,7 @@ def _delete_orphans(engine: Engine, orphans: Sequence[Orphan], errors: list[str]
         failpoints.hit("cleanup.before_orphan", prefix=orphan.prefix)
         keys = [entry.key for entry in engine.store.list(orphan.prefix, meter=meter)]
         failures = engine.store.delete_many(keys, meter=meter)
+        failures += engine.store.delete_unfinished(engine.store.unfinished(orphan.prefix, before_us))
         engine.store.prune(orphan.prefix)
         errors += [f"{failure.key}: {failure.error.message}" for failure in failures]
         if not failures:

@@ -62,12 +62,18 @@ def _show_plan(screen: Screen, plan: dict[str, Any]) -> None:
         screen.line(f"{orphan['path']} ({bytes_text(orphan['bytes'])}) belongs to nobody")
     for batch in plan["expired_staging"]:
         screen.line(f"the staged batch {batch} was not loaded for a day")
-    if plan["versions"] or plan["orphans"] or plan["expired_staging"]:
+    if plan["unfinished"]["files"]:
+        screen.line(_unfinished(plan["unfinished"]))
+    if plan["versions"] or plan["orphans"] or plan["expired_staging"] or plan["unfinished"]["files"]:
         doomed = sum(1 for t in plan["tables"] if t["versions"])
         screen.line(f"to delete: {count_text(plan['versions'], 'version')} of {count_text(doomed, 'table')}")
         screen.note("nothing was deleted; repeat with --confirm to delete this")
     else:
         screen.line("nothing to delete")
+
+
+def _unfinished(found: dict[str, Any]) -> str:
+    return f"{count_text(found['files'], 'file')} of interrupted writes ({bytes_text(found['bytes'])})"
 
 
 def _show_report(screen: Screen, report: dict[str, Any]) -> None:
@@ -90,6 +96,8 @@ def _show_report(screen: Screen, report: dict[str, Any]) -> None:
         screen.line(rest_text(len(report["tables"]), len(tables)))
     for orphan in report["orphans"]:
         screen.line(f"{orphan['path']} belonged to nobody and is gone")
+    if report["unfinished"]["files"]:
+        screen.line(f"{_unfinished(report['unfinished'])} are gone")
     for error in report["errors"]:
         screen.line(f"not deleted: {error}", style="yellow")
     screen.line(f"{count_text(report['versions'], 'version')} deleted, {bytes_text(report['bytes'])} given back")

@@ -82,6 +82,13 @@ class Orphan(Shape):
     bytes: Count
 
 
+class Unfinished(Shape):
+    """Files of interrupted writes, under names that are nobody's."""
+
+    files: Count
+    bytes: Count
+
+
 class CleanupPlan(Shape):
     uri: str
     policy: CleanupPolicy
@@ -94,6 +101,7 @@ class CleanupPlan(Shape):
     checkpoints: list[str]
     drifting: list[str]
     expired_staging: list[str]
+    unfinished: Unfinished
 
 
 class DeletedFiles(Shape):
@@ -123,6 +131,7 @@ class CleanupReport(Shape):
     orphans: list[Orphan]
     spared: Count
     errors: list[str]
+    unfinished: Unfinished
     versions: Count
     bytes: Count
 
