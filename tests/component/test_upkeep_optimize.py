@@ -18,7 +18,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.meter import Meter
 from omnigraph.graph import Graph
 from omnigraph.manifest.state import TAIL_KEEP, TAIL_ROLL
-from omnigraph.table import compaction
+from omnigraph.table import compaction, strict
 from omnigraph.table.compaction import Limits
 from tests.component.upkeep_material import (
     SCHEMA,
@@ -449,6 +449,39 @@ def test_merging_the_archive_beside_a_writer_loses_nothing(local_root: str, monk
         assert report.changed
         assert len(graph.commits()) == 1 + 16 + 6
         assert graph.verify(deep=True).problems == ()
+
+
+@pytest.mark.parametrize("where", ["a name in a record", "a value"])
+def test_what_is_read_wrongly_while_the_archive_is_merged_is_not_carried_on(
+    local_root: str, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr("omnigraph.manifest.state.TAIL_ROLL", 8)
+    monkeypatch.setattr("omnigraph.manifest.state.TAIL_KEEP", 4)
+    old, new = {"a name in a record": ("created_at_us", "created_at_ur"), "a value": ('"ada"', '"adb"')}[where]
+    with og.init(local_root, SCHEMA) as graph:
+        for n in range(16):
+            graph.load(people(f"p{n}"), mode="append", actor="ada")
+        before, read = manifest_version(graph), strict.read_fragments
+        flips = iter([True])
+
+        def flipping(*args: Any) -> pa.Table:
+            table = read(*args)
+            if not next(flips, False):
+                return table
+            texts = [text and text.replace(old, new, 1) for text in table["metadata"].to_pylist()]
+            return table.set_column(
+                table.schema.get_field_index("metadata"), table.field("metadata"), pa.array(texts, pa.string())
+            )
+
+        with monkeypatch.context() as patch:
+            patch.setattr(strict, "read_fragments", flipping)
+            with pytest.raises(errors.Corruption):
+                graph.compact_manifest()
+        assert manifest_version(graph) == before
+        assert graph.compact_manifest().changed, "the next one reads what is there"
+    with og.open(local_root) as cold:
+        assert [commit.actor for commit in cold.commits()][:16] == ["ada"] * 16
+        assert cold.verify(deep=True).problems == ()
 
 
 @pytest.mark.parametrize("bad", [0, -1, "2", True])

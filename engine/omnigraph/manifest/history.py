@@ -76,8 +76,7 @@ class History:
             if known is not None:
                 self._archives.move_to_end(file)
                 return known
-        raw = r.from_arrow(strict.read_fragment(held.handle, index, meter))
-        rows = tuple(sorted((r.parse_history(row) for row in raw if row.object_type in r.HISTORY), key=_by_seq))
+        rows = r.parse_archive(strict.read_fragment(held.handle, index, meter))
         with self._lock:
             if file not in self._archives:
                 self._archives[file] = rows
@@ -86,7 +85,3 @@ class History:
                     _, dropped = self._archives.popitem(last=False)
                     self._held_rows -= len(dropped)
         return rows
-
-
-def _by_seq(row: r.HistoryRow) -> int:
-    return row.seq

@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.core.errors import Corruption
+
 STORAGE_VERSION = 4
 VERSION_KEY = "omnigraph:internal_schema_version"
 
@@ -337,6 +339,23 @@ def _decoded_history(row: RawRow) -> HistoryRow:
         idempotency_key=body["idempotency_key"],
         seq=row.seq or 0,
     )
+
+
+def parse_archive(table: pa.Table) -> tuple[HistoryRow, ...]:
+    """The history in one or more fragments of the archive, oldest first. Raises ``Corruption`` where a row does not read."""
+    found: list[HistoryRow] = []
+    for row in from_arrow(table):
+        if row.object_type not in HISTORY:
+            continue
+        try:
+            found.append(parse_history(row))
+        except (LookupError, ValueError, TypeError) as error:
+            raise Corruption(
+                f"a record of the history in __manifest does not read: {row.object_type} {row.object_id[:80]!r}",
+                hint="read again; if it stays so, keep the files and run `omnigraph verify --deep`",
+                object="__manifest",
+            ) from error
+    return tuple(sorted(found, key=lambda one: one.seq))
 
 
 # --- Arrow --------------------------------------------------------------------------------------------------------------

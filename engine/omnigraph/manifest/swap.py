@@ -153,6 +153,14 @@ class Manifest:
             if first > done:
                 parts.append((done, first, None))
             rows = strict.read_fragments(held.handle, first, end, meter)
+            # What was read takes the place of what is there. So it has to be history, and to read the same again.
+            r.parse_archive(rows)
+            if not strict.read_fragments(held.handle, first, end, meter).equals(rows):
+                raise Corruption(
+                    "the archive of __manifest read differently the second time; nothing was changed",
+                    hint="repeat; if it stays so, look at the store, and run `omnigraph verify --deep`",
+                    object="__manifest",
+                )
             parts.append((first, end, strict.write_ahead(held.handle, rows, meter)))
             done = end
         if done < len(files):
