@@ -153,8 +153,7 @@ class Manifest:
             if first > done:
                 parts.append((done, first, None))
             rows = strict.read_fragments(held.handle, first, end, meter)
-            # What was read takes the place of what is there. So it has to be history, and to read the same again.
-            r.parse_archive(rows)
+            # What was read takes the place of what is there, so it has to read the same again.
             if not strict.read_fragments(held.handle, first, end, meter).equals(rows):
                 raise Corruption(
                     "the archive of __manifest read differently the second time; nothing was changed",
