@@ -25,7 +25,7 @@ from omnigraph.store import open_store
 from omnigraph.table import fresh, journal
 from omnigraph.table.blob import BLOB_MARK, READ_BYTES, as_stored, stored_schema
 from omnigraph.table.compaction import Limits, plan_rewrites, rewrite
-from omnigraph.table.dataset import TableRef, Tables
+from omnigraph.table.dataset import TableRef, Tables, translated
 from omnigraph.table.indices import BTREE, INVERTED, IndexSpec, stage_segment
 from omnigraph.table.upsert import stage_delete, stage_update
 from omnigraph.testing.calls import Call, CallWatch, give_notice
@@ -210,6 +210,23 @@ def test_a_deletion_file_that_is_cut_anywhere_is_named(tmp_path: Path, offsets: 
             fresh.check_fragments(handle.uri, [kept])
     path.write_bytes(whole)
     fresh.check_fragments(handle.uri, [kept])
+
+
+def test_a_damaged_data_file_is_not_blamed_on_the_deletion_that_comes_to_it(tmp_path: Path) -> None:
+    handle = base(str(tmp_path / "t"))
+    cut(tmp_path / "t" / "data" / handle.get_fragments()[2].metadata.files[0].path)
+    assert fresh.delete_rows(handle, 2, range(3)) is not None
+
+
+class PanicException(BaseException):
+    """As Lance's own is called, and is no ``Exception`` either."""
+
+
+def test_a_panic_of_lance_is_an_error_and_an_interrupt_is_not() -> None:
+    with pytest.raises(OmnigraphError, match="read it failed: Lance panicked: unwrap"), translated("read it"):
+        raise PanicException("unwrap")
+    with pytest.raises(KeyboardInterrupt), translated("read it"):
+        raise KeyboardInterrupt
 
 
 def test_a_bitmap_of_runs_is_read_as_well() -> None:

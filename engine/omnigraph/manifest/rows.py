@@ -342,7 +342,7 @@ def _decoded_history(row: RawRow) -> HistoryRow:
 
 
 def parse_archive(table: pa.Table) -> tuple[HistoryRow, ...]:
-    """The history in one or more fragments of the archive, oldest first. Raises ``Corruption`` where a row does not read."""
+    """The history in a fragment of the archive, oldest first. Raises ``Corruption`` where a row does not read."""
     found: list[HistoryRow] = []
     for row in from_arrow(table):
         if row.object_type not in HISTORY:

@@ -64,8 +64,10 @@ def delete_rows(handle: LanceDataset, fragment_id: int, offsets: Sequence[int]) 
     if fragment is None:
         raise Corruption("a row address names a fragment that is not there", fragment=fragment_id)
     kept: FragmentMetadata | None = fragment.delete_rows(list(offsets))
-    if kept is not None:
-        check_fragments(handle.uri, [kept])
+    folder = _local(handle.uri)
+    if kept is not None and folder is not None:
+        for path, problem in _deletion_problems(folder, kept):  # its data files are not new
+            raise _not_whole(path, problem)
     return kept
 
 
@@ -132,10 +134,14 @@ def _problems(folder: Path, fragments: Iterable[FragmentMetadata]) -> Iterator[t
             if file.base_id is None:
                 path = folder / "data" / file.path
                 yield from _told(path, _short(path, file.file_size_bytes))
-        deletion = fragment.deletion_file
-        if deletion is not None and deletion.base_id is None:
-            path = folder / deletion.path(fragment.id)
-            yield from _told(path, _bad_deletions(path, deletion))
+        yield from _deletion_problems(folder, fragment)
+
+
+def _deletion_problems(folder: Path, fragment: FragmentMetadata) -> Iterator[tuple[Path, str]]:
+    deletion = fragment.deletion_file
+    if deletion is not None and deletion.base_id is None:
+        path = folder / deletion.path(fragment.id)
+        yield from _told(path, _bad_deletions(path, deletion))
 
 
 def _told(path: Path, problem: str | None) -> Iterator[tuple[Path, str]]:

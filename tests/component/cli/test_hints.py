@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shutil
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -84,12 +83,10 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(seeded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    here = tmp_path / "work"
-    shutil.copytree(seeded, here)
-    monkeypatch.chdir(here)
+def folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That of all, with this file's ``seeded`` in it."""
     monkeypatch.setenv("OMNIGRAPH_URI", "g.omni")
-    return here
+    return folder
 
 
 def typed(hint: str, commit_id: str) -> list[str]:
