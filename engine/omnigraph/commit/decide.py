@@ -1,8 +1,8 @@
 """Every decision of the protocol, as pure functions on values. No I/O, no clock, no Lance.
 
-Four questions are answered here: may this plan be published on this state; what does a version of the manifest prove beside
-a cleanup; what is to be done with a table whose plan is being given up; what does durable state say about an intent. Tests
-explore them exhaustively.
+Five questions are answered here: how has a plan ended; may this plan be published on this state; what does a version of the
+manifest prove beside a cleanup; what is to be done with a table whose plan is being given up; what does durable state say
+about an intent. Tests explore them exhaustively.
 """
 
 from __future__ import annotations
@@ -11,25 +11,82 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from omnigraph.commit.plan import Owner, PublishPlan
-from omnigraph.manifest.rows import AbortRow, CommitRow, Head, HistoryRow
+from omnigraph.commit.effects import Chain
+from omnigraph.commit.plan import MAINTENANCE, Owner, PublishPlan
+from omnigraph.manifest.rows import AbortRow, CommitRow, Head, HistoryRow, MergedRow
 from omnigraph.manifest.state import State
+
+# --- how has a plan ended? ----------------------------------------------------------------------------------------------
+
+
+class End(Enum):
+    """What the lineage says about a plan."""
+
+    OPEN = "open"
+    PUBLISHED = "published"  # every member's commit is there, in one version
+    ABORTED = "aborted"
+    CARRIED = "carried"  # a request that this plan only carries has ended elsewhere: this plan can only be given up
+    MIXED = "mixed"  # no swap of this protocol writes that
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The history rows that bear on one plan, looked up back to its base: under its id and its members' ids, and the commits
+    that carry its members' idempotency keys."""
+
+    rows: Mapping[str, HistoryRow] = field(default_factory=dict)  # by plan id or member id
+    keyed: Mapping[str, CommitRow] = field(default_factory=dict)  # by member id: the commit that has its key
+
+    def commits(self, plan: PublishPlan) -> tuple[CommitRow, ...]:
+        """The members' commits, in order, as far as they are there."""
+        found = (_commit(self.rows.get(one)) for one in plan.members)
+        return tuple(row for row in found if row is not None)
+
+
+def _commit(row: HistoryRow | None) -> CommitRow | None:
+    if isinstance(row, MergedRow):
+        return row.row
+    return row if isinstance(row, CommitRow) else None
+
+
+def how_ended(plan: PublishPlan, lineage: Lineage) -> End:
+    """A plan ends once, in one swap, by records of one kind: this tells which, or that none is there."""
+    rows = lineage.rows
+    aborted = [one for one in plan.ends if isinstance(rows.get(one), AbortRow)]
+    landed = [one for one in plan.owned if _commit(rows.get(one)) is not None]
+    if aborted and landed:
+        return End.MIXED
+    if aborted:
+        return End.ABORTED
+    if landed:
+        found = lineage.commits(plan)
+        if len(found) == len(plan.requests) and len({row.version for row in found}) == 1:
+            return End.PUBLISHED
+        return End.MIXED
+    if any(one in rows for one in plan.members):
+        return End.CARRIED
+    return End.OPEN
+
 
 # --- may this plan be published on this state? --------------------------------------------------------------------------
 
 
 class Check(Enum):
     GO = "go"
-    PUBLISHED = "published"  # its commit is in the lineage: success
-    ABORTED = "aborted"  # its abort is: whoever prepared it may prepare again
-    KEY_TAKEN = "key-taken"  # its idempotency key belongs to another commit
+    PUBLISHED = "published"  # its commits are in the lineage: success
+    ABORTED = "aborted"  # its abort is: the writer that prepared it may prepare again
+    CARRIED_ENDED = "carried-ended"  # an offered request of it has ended elsewhere
+    CLOSED = "closed"  # the branch was deleted
+    KEY_TAKEN = "key-taken"  # an idempotency key of it belongs to another commit
     HEAD_MOVED = "head-moved"  # the caller's precondition does not hold
-    FENCED = "fenced"  # somebody uses the graph exclusively
+    FENCED = "fenced"  # another handle uses the graph exclusively
     MARK_MOVED = "mark-moved"  # a cleanup began: files staged before it may be gone
     SCHEMA_MOVED = "schema-moved"
     BRANCH_GONE = "branch-gone"
+    SOURCE_GONE = "source-gone"  # a version that it copies from or adopts is being deleted
     READ_MOVED = "read-moved"  # only tables that were read, not written, have moved
     PIN_MOVED = "pin-moved"  # a written table has moved: terminal for this plan
+    NOT_OWNED = "not-owned"  # a written line belongs to another branch
 
 
 @dataclass(frozen=True)
@@ -45,34 +102,56 @@ class Moved:
 class PublishCheck:
     check: Check
     moved: tuple[Moved, ...] = ()
-    row: CommitRow | None = None
+    rows: tuple[CommitRow, ...] = ()  # PUBLISHED: the members' commits. KEY_TAKEN: the commit that has the key
+    member: str | None = None  # KEY_TAKEN, CARRIED_ENDED: the request that it is about
 
 
-def check_publish(state: State, plan: PublishPlan, *, own: HistoryRow | None, keyed: CommitRow | None) -> PublishCheck:
+def check_publish(
+    state: State, plan: PublishPlan, lineage: Lineage, *, sources_gone: bool = False
+) -> PublishCheck:
     """The checks of one publish attempt, in the order in which they win.
 
-    ``own`` is the history row under the plan's commit id and ``keyed`` the commit that carries its idempotency key, both
-    looked up back to the plan's base. The caller has checked the storage version by reading the state at all.
+    ``sources_gone``: the boundary of a source line has reached a version that the plan takes from. The caller has checked
+    the storage version by reading the state at all. What has ended is told before anything that could refuse it.
     """
     if state.identity != plan.branch.identity:
         return PublishCheck(Check.BRANCH_GONE)
-    if isinstance(own, CommitRow):
-        return PublishCheck(Check.PUBLISHED, row=own)
-    if isinstance(own, AbortRow):
+    end = how_ended(plan, lineage)
+    if end is End.PUBLISHED:
+        return PublishCheck(Check.PUBLISHED, rows=lineage.commits(plan))
+    if end is End.ABORTED:
         return PublishCheck(Check.ABORTED)
-    if keyed is not None and keyed.commit_id != plan.commit.id:
-        return PublishCheck(Check.KEY_TAKEN, row=keyed)
-    if plan.commit.expect_head is not None and state.head.commit_id != plan.commit.expect_head:
+    if end is End.MIXED:
+        raise ValueError(f"the requests of plan {plan.id} have ended in different ways")
+    if state.head.closed is not None:
+        return PublishCheck(Check.CLOSED)
+    if end is End.CARRIED:
+        return PublishCheck(Check.CARRIED_ENDED, member=next(one for one in plan.members if one in lineage.rows))
+    for request in plan.requests:
+        taken = lineage.keyed.get(request.id)
+        if taken is not None and taken.commit_id != request.id:
+            return PublishCheck(Check.KEY_TAKEN, rows=(taken,), member=request.id)
+    return _check_base(state, plan, sources_gone=sources_gone)
+
+
+def _check_base(state: State, plan: PublishPlan, *, sources_gone: bool) -> PublishCheck:
+    expected = plan.requests[0].expect_head if plan.requests else None
+    if expected is not None and state.head.commit_id != expected:
         return PublishCheck(Check.HEAD_MOVED)
-    if is_fenced(state.head, plan.owner, plan.base.epoch):
+    if plan.kind != MAINTENANCE and is_fenced(state.head, plan.owner, plan.base.epoch):
         return PublishCheck(Check.FENCED)
+    if sources_gone:
+        return PublishCheck(Check.SOURCE_GONE)
     if state.head.mark != plan.base.mark:
         return PublishCheck(Check.MARK_MOVED)
-    if state.schema.hash != plan.base.schema_hash:
+    if state.schema.id != plan.base.schema_id:
         return PublishCheck(Check.SCHEMA_MOVED)
     written = moved_writes(state, plan)
     if written:
         return PublishCheck(Check.PIN_MOVED, written)
+    foreign = not_owned(state, plan)
+    if foreign:
+        return PublishCheck(Check.NOT_OWNED, foreign)
     read = moved_reads(state, plan)
     if read:
         return PublishCheck(Check.READ_MOVED, read)
@@ -80,7 +159,7 @@ def check_publish(state: State, plan: PublishPlan, *, own: HistoryRow | None, ke
 
 
 def is_fenced(head: Head, owner: Owner, epoch: int) -> bool:
-    """Whether somebody else uses the graph exclusively. A plan made before the same process took it over is fenced too:
+    """Whether another handle uses the graph exclusively. A plan made before the same process took it over is fenced too:
     it belongs to another of its handles."""
     return head.owner is not None and (head.owner.partition("#")[0] != owner.token or head.epoch != epoch)
 
@@ -88,13 +167,28 @@ def is_fenced(head: Head, owner: Owner, epoch: int) -> bool:
 def moved_writes(state: State, plan: PublishPlan) -> tuple[Moved, ...]:
     """Tables of the write set whose pin (identity, ref, version; absent counts) is not as planned."""
     found = []
-    for table in plan.tables:
-        pin = state.tables.get(table.key)
-        if table.creates:
+    for chain in plan.chains:
+        pin = state.tables.get(chain.key)
+        if chain.base is None:
             if pin is not None:
-                found.append(Moved(table.key, 0, pin.version))
-        elif pin is None or pin.triple != (table.identity, table.ref, table.pin):
-            found.append(Moved(table.key, table.pin, state.actual_version(table.key)))
+                found.append(Moved(chain.key, 0, pin.version))
+        elif pin is None or (pin.ref, pin.version) != (chain.base.ref, chain.base.pin) or _replaced(pin.identity, chain):
+            found.append(Moved(chain.key, chain.base.pin, state.actual_version(chain.key)))
+    return tuple(found)
+
+
+def _replaced(identity: str, chain: Chain) -> bool:
+    """An adopted version keeps the identity of its table, whose pin it replaces."""
+    return identity != chain.identity
+
+
+def not_owned(state: State, plan: PublishPlan) -> tuple[Moved, ...]:
+    """Tables whose line another branch owns, and that the plan commits to all the same."""
+    found = []
+    for chain in plan.landing:
+        pin = state.tables.get(chain.key)
+        if not chain.begins_line and pin is not None and pin.owner != state.identity:
+            found.append(Moved(chain.key, chain.pin, pin.version))
     return tuple(found)
 
 
@@ -102,7 +196,10 @@ def moved_reads(state: State, plan: PublishPlan) -> tuple[Moved, ...]:
     found = []
     for read in plan.reads:
         pin = state.tables.get(read.key)
-        if pin is None or pin.triple != (read.identity, read.ref, read.pin):
+        if read.pin == 0:
+            if pin is not None:
+                found.append(Moved(read.key, 0, pin.version))
+        elif pin is None or pin.triple != (read.identity, read.ref, read.pin):
             found.append(Moved(read.key, read.pin, state.actual_version(read.key)))
     return tuple(found)
 
@@ -164,8 +261,10 @@ def undo_table(
 
 class Decision(Enum):
     WAIT = "wait"  # its owner may be alive
+    LEAVE = "leave"  # of a later release, or of a branch that cannot be resolved: it is reported, and cleanup refuses
     DELETE_TICKET = "delete-ticket"
-    DISCARD = "discard"  # its branch is gone
+    WITHDRAW = "withdraw"  # an offer without owner
+    DISCARD = "discard"  # its branch was deleted
     FINISH = "finish"  # it has ended; only its leftovers are to be cleared
     UNDO_MAINTENANCE = "undo-maintenance"
     ROLL_FORWARD = "roll-forward"
@@ -173,9 +272,17 @@ class Decision(Enum):
     STOP = "stop"  # durable state contradicts itself
 
 
+class Line(Enum):
+    """What is known about the branch of an intent."""
+
+    OPEN = "open"
+    CLOSED = "closed"  # its head says that it was deleted, or its boundary dooms all of it
+    UNRESOLVED = "unresolved"  # nothing readable says what became of it
+
+
 @dataclass(frozen=True)
-class TableWitness:
-    """One table of an intent. ``pin`` and ``head`` are None where the branch has no such table on this line."""
+class TableEvidence:
+    """One table of an intent. ``pin`` and ``head`` are None where the branch has no such table on the plan's line."""
 
     key: str
     pin: int | None
@@ -185,33 +292,44 @@ class TableWitness:
 
 
 @dataclass(frozen=True)
-class Witness:
+class Evidence:
     """Durable state as read for one intent: the manifest first, heads after."""
 
-    ticket: bool
-    maintenance: bool
-    branch_exists: bool
-    own: HistoryRow | None
-    owner_gone: bool  # beyond grace, or its process is known to be dead
-    tables: Mapping[str, TableWitness] = field(default_factory=dict)
+    line: Line
+    known: bool = True  # its format, state and kind are known to this release
+    ticket: bool = False
+    offered: bool = False
+    maintenance: bool = False
+    end: End = End.OPEN
+    owner_gone: bool = False  # beyond grace, or its process is known to be dead
+    rebooted: bool = False  # armed, not applied, under an earlier boot of this host: its files may be torn
+    tables: Mapping[str, TableEvidence] = field(default_factory=dict)
 
 
-def decide(witness: Witness, *, forward_only: bool = False) -> Decision:
+def decide(evidence: Evidence, *, forward_only: bool = False) -> Decision:
     """What recovery does with one intent. ``forward_only``: a caller that must not wait and must not undo the living."""
-    if not witness.branch_exists:
+    if not evidence.known or evidence.line is Line.UNRESOLVED:
+        return Decision.LEAVE
+    gone = evidence.owner_gone
+    if evidence.ticket:
+        return Decision.DELETE_TICKET if gone or evidence.line is Line.CLOSED else Decision.WAIT
+    if evidence.end is End.MIXED:
+        return Decision.STOP
+    if evidence.end in (End.PUBLISHED, End.ABORTED):
+        # Its owner, if it lives, is about to delete it, or keeps its queue position by it.
+        return Decision.FINISH if gone or evidence.line is Line.CLOSED else Decision.WAIT
+    if evidence.line is Line.CLOSED:
         return Decision.DISCARD
-    if witness.ticket:
-        return Decision.DELETE_TICKET if witness.owner_gone else Decision.WAIT
-    if witness.own is not None:
-        # Its owner, if it lives, is about to delete it, or keeps its turn by it.
-        return Decision.FINISH if witness.owner_gone else Decision.WAIT
-    tables = witness.tables.values()
+    if evidence.offered:
+        return Decision.WITHDRAW if gone else Decision.WAIT
+    tables = evidence.tables.values()
     if any(t.pin is not None and t.head is not None and t.head < t.pin for t in tables):
         return Decision.STOP
-    if witness.maintenance:
-        return Decision.UNDO_MAINTENANCE if witness.owner_gone else Decision.WAIT
-    if witness.tables and all(t.exact for t in tables):
+    if evidence.maintenance:
+        return Decision.UNDO_MAINTENANCE if gone else Decision.WAIT
+    complete = bool(evidence.tables) and all(t.exact for t in tables)
+    if complete and evidence.end is End.OPEN and not evidence.rebooted:
         return Decision.ROLL_FORWARD
-    if witness.owner_gone and not forward_only:
+    if gone and not forward_only:
         return Decision.ROLL_BACK
     return Decision.WAIT

@@ -5,33 +5,64 @@ The one place that raises the epoch. Recovery, compensation and upkeep neither r
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from omnigraph.commit.decide import swap_stands
-from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.publish import ATTEMPTS_MAX
-from omnigraph.core.errors import Conflict
-from omnigraph.core.ids import new_ulid, new_uuid
+from omnigraph.commit.advance import GaveUp, Patience, edit_head
+from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.engine import MAIN, Engine, known_dead
+from omnigraph.commit.plan import Owner
+from omnigraph.core.errors import Conflict, OmnigraphError, OutcomeUnknown
+from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Head
-from omnigraph.manifest.state import Change
-from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
+
+ATTEMPTS_MAX = 24
+DEADLINE_S = 60.0
 
 
-def claim(engine: Engine, meter: Meter) -> Held:
-    """Become the owner, whoever was it before: asking for exclusive use is the explicit way to take over."""
+def claim(engine: Engine, meter: Meter) -> None:
+    """Become the owner, also where another handle is: asking for exclusive use is the explicit way to take over.
+
+    A claim whose outcome cannot be told is taken back; where that fails as well, the head names an owner that ``status``
+    shows and that ``recover`` clears."""
     token = f"{engine.owner.token}#{new_ulid(engine.clock)}"
-    held = _swap_head(engine, lambda head: _claimed(head, token), meter)
+    try:
+        _edit(engine, lambda head: _claimed(head, token), "the owner of the graph could not be set", meter)
+    except BaseException:
+        with contextlib.suppress(OmnigraphError):
+            _edit(engine, lambda head: _cleared(head, token), "the claim could not be taken back", meter)
+        raise
     engine.exclusive_token = token
-    return held
 
 
 def release(engine: Engine, meter: Meter) -> None:
-    """Clear the owner if it is still this handle. Whoever took over meanwhile stays."""
+    """Clear the owner if it is still this handle. One that took over meanwhile stays."""
     token, engine.exclusive_token = engine.exclusive_token, None
     if token is not None and engine.latest(MAIN, meter).state.head.owner == token:
-        _swap_head(engine, lambda head: _cleared(head, token), meter)
+        _edit(engine, lambda head: _cleared(head, token), "the owner of the graph could not be cleared", meter)
+
+
+def clear_dead(engine: Engine, meter: Meter) -> str | None:
+    """Clear an owner whose process is known to be gone, or that no handle of this process holds. Returns its token."""
+    token = engine.latest(MAIN, meter).state.head.owner
+    if token is None or token == engine.exclusive_token or not owner_is_dead(engine, token):
+        return None
+    _edit(engine, lambda head: _cleared(head, token), "the dead owner of the graph could not be cleared", meter)
+    return token
+
+
+def owner_is_dead(engine: Engine, token: str) -> bool:
+    """True only where this host can tell that the owner's process is gone, or it is this one and holds the claim no more."""
+    text, _, _claim = token.partition("#")
+    host, boot_id, pid, started = (*text.split("/"), "", "", "", "")[:4]
+    if not (pid.isdigit() and started.isdigit()):
+        return False
+    owner = Owner(host, boot_id, int(pid), int(started))
+    if owner == engine.owner:
+        return token not in engine.claims
+    return known_dead(owner)
 
 
 def _claimed(head: Head, token: str) -> Head:
@@ -42,20 +73,16 @@ def _cleared(head: Head, token: str) -> Head:
     return replace(head, owner=None) if head.owner == token else head
 
 
-def _swap_head(engine: Engine, edit: Callable[[Head], Head], meter: Meter) -> Held:
-    for attempt in range(1, ATTEMPTS_MAX * 4 + 1):
-        held = engine.latest(MAIN, meter)
-        wanted = edit(held.state.head)
-        if wanted == held.state.head:
-            return held
-        change = Change(head=wanted)
-        try:
-            after = engine.manifest.swap(held, engine.manifest.write(held, change, meter), uuid=new_uuid(), meter=meter)
-        except (SwapLost, SwapUnknown):
-            engine.clock.sleep(engine.manners.jitter_s(attempt))
-            continue
-        doomed = engine.boundary.value(after.state.identity, meter=meter)
-        if swap_stands(after.version, doomed):
-            return engine.remember(MAIN, after)
-        engine.drop(MAIN)
-    raise Conflict("the owner of the graph could not be changed: other writers were faster every time")
+def _edit(engine: Engine, edit: Callable[[Head], Head], what: str, meter: Meter) -> None:
+    patience = Patience(ATTEMPTS_MAX, Deadline(engine.clock, DEADLINE_S))
+    ended = edit_head(engine, MAIN, edit, patience=patience, meter=meter)
+    if not isinstance(ended, GaveUp):
+        return
+    if ended.may_stand:
+        raise OutcomeUnknown(
+            f"{what}, and whether it was is not known: {ended.error}",
+            hint="look with `omnigraph status`, then open it again",
+        )
+    if ended.error is not None:
+        raise ended.error
+    raise Conflict(f"{what}: other writers were faster every time", hint="open the graph again")

@@ -1,37 +1,40 @@
 """Upkeep's way through the protocol: commits that keep a table's content, made in a turn and published as a fast-forward.
 
-What was rewritten without a turn is committed while holding one, like a writer that queues, so that living writers keep
-their speed. A version is published only if everything between it and the pin is this run's own; otherwise the table is put
-back. There is no equality to check and nothing is forced: a pin that has moved past us makes the work superfluous.
+What was rewritten without a turn is committed while holding a queue position, so that living writers keep their speed. A
+version is published only if everything between it and the pin is this run's own; otherwise the table is put back. There is no
+equality to check and nothing is forced: a pin that has moved past us makes the work superfluous.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from omnigraph.commit.compensate import OP_PROPERTY
+from omnigraph.commit.advance import Answer, Answered, GaveUp, Patience, Spots, Swap, Swapped, advance
+from omnigraph.commit.builder import Minting, Planned, Work, build_plan
 from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.decide import End
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.heal import Drift, TableDrift, find_drift, heal
 from omnigraph.commit.intent import encode_plan
-from omnigraph.commit.pins import with_stats
-from omnigraph.commit.plan import Base, BranchName, CommitInfo, PublishPlan, TablePlan
-from omnigraph.commit.publish import confirm, lineage, on_state, publish_change
-from omnigraph.commit.run import Request
-from omnigraph.commit.tickets import Turn
+from omnigraph.commit.pins import achieved_pin
+from omnigraph.commit.plan import MAINTENANCE, PublishPlan, RequestInfo
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.protocol.publish import ended, on_state, publish_change, swap_properties
+from omnigraph.commit.queue.arming import Arming, Queueing
+from omnigraph.commit.recovery.drift import Drift, TableDrift, find_drift, heal
+from omnigraph.commit.steps import IndexTable, RewriteTable
+from omnigraph.commit.upkeep_steps import Achieved, AddIndices, UpkeepLine, UpkeepStep
 from omnigraph.core import failpoints
-from omnigraph.core.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
+from omnigraph.core.errors import InvalidInput, OutcomeUnknown
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import CommitRow, Pin, TableCounts
+from omnigraph.manifest.rows import CommitRow, Pin
 from omnigraph.manifest.state import State
-from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
-from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, stats_of
+from omnigraph.manifest.swap import Held
 
-KIND = "maintenance"
+KIND = MAINTENANCE
 TURN_S = 1.0  # commits of one turn; what does not fit goes into the next, so that writers wait no longer than that
 BUSY_WAIT_S = 0.5  # writers that do not queue finish in less, or take longer than others should wait for us
 PUBLISH_ATTEMPTS_MAX = 60  # losing the swap to writers of other tables costs nothing but the next look
@@ -46,7 +49,7 @@ class Forward(Enum):
     NOTHING = "nothing"  # it achieved nothing there
     PUBLISH = "publish"
     SUPERSEDED = "superseded"  # the pin has moved past what was achieved
-    UNDO = "undo"  # something between the pin and what was achieved is somebody else's
+    UNDO = "undo"  # something between the pin and what was achieved is another writer's
     GONE = "gone"  # the table is not on this branch any more
 
 
@@ -67,68 +70,14 @@ def fast_forward(*, same_line: bool, pin: int, achieved: int | None, own: frozen
 # --- work and what became of it -----------------------------------------------------------------------------------------
 
 
-@dataclass
-class Line:
-    """One table in a turn: commits go through it, and it notes which versions are ours."""
-
-    engine: Engine
-    pin: Pin
-    op: str
-    commit_id: str
-    meter: Meter
-    own: set[int] = field(default_factory=set)
-    handle: Any = None
-    spoiled: bool = False  # something was sent that may stand above what was achieved
-    reason: str | None = None
-
-    @property
-    def ref(self) -> TableRef:
-        return TableRef(self.pin.location, self.pin.ref)
-
-    @property
-    def top(self) -> int:
-        """The newest version that this run knows to be published or its own."""
-        return self.pin.version if self.handle is None else int(self.handle.version)
-
-    @property
-    def current(self) -> Any:
-        """The handle at ``top``."""
-        return self.engine.tables.open(self.ref, self.top, self.meter) if self.handle is None else self.handle
-
-    @property
-    def properties(self) -> dict[str, str]:
-        return {OP_PROPERTY: self.op, "omnigraph:commit": self.commit_id}
-
-    def send(self, commit: Callable[[], Any], versions: int) -> bool:
-        """Make one commit that adds ``versions`` versions. False: it did not land where it should; stop with this table."""
-        top = self.top
-        failpoints.hit("maintain.before_commit", table_key=self.pin.key)
-        try:
-            landed = commit()
-        except (NotLanded, CommitUnknown) as error:
-            self.spoiled = True
-            self.reason = str(error)
-            return False
-        failpoints.hit("maintain.after_commit", table_key=self.pin.key)
-        if landed.version != top + versions:
-            self.spoiled = True
-            self.reason = f"another writer committed in between: version {landed.version}, not {top + versions}"
-            return False
-        self.own.update(range(top + 1, landed.version + 1))
-        self.handle = landed
-        return True
-
-
 @dataclass(frozen=True)
-class Work:
-    """What is to be committed to one table. ``commit`` uses the line; what it raises beyond Lance's answers ends the turn.
-
-    ``mark``: the cleanup mark of the state that the work was prepared on."""
+class UpkeepWork:
+    """What is to be committed to one table. ``mark``: the cleanup mark of the state that the work was prepared on."""
 
     key: str
     pin: Pin
     mark: str | None
-    commit: Callable[[Line], None]
+    steps: tuple[UpkeepStep, ...]
 
 
 @dataclass(frozen=True)
@@ -141,6 +90,7 @@ class Done:
     after: int
     reason: str | None = None
     handle: Any = field(default=None, repr=False)
+    achieved: Achieved = field(default_factory=Achieved)
 
 
 @dataclass(frozen=True)
@@ -167,126 +117,140 @@ PUBLISHED, SUPERSEDED, UNDONE, BUSY, STALE, GONE, LEFT, NOTHING = (
 def run_turn(
     engine: Engine,
     branch: str,
-    works: Sequence[Work],
+    works: Sequence[UpkeepWork],
     *,
     actor: str | None,
     deadline_s: float,
     meter: Meter,
     turn_s: float = TURN_S,
 ) -> TurnReport:
-    """One ticket, one intent, one commit for as many of the works as fit into ``turn_s``."""
+    """One queue position, one intent, one commit for as many of the works as fit into ``turn_s``."""
     if engine.read_only:
         raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
     keys = frozenset(work.key for work in works)
-    request = Request(KIND, branch, keys, actor, deadline_s=deadline_s)
     deadline = Deadline(engine.clock, deadline_s)
     with engine.writing(meter), engine.locks.holding(branch, keys, deadline):
-        with Turn(engine, request, deadline, meter) as turn:
-            turn.take(engine.latest(branch, meter).state)
-            turn.wait()
-            while turn.someone_older():
+        with Arming(engine, Queueing(KIND, branch, keys), deadline, meter) as arming:
+            arming.enqueue(engine.latest(branch, meter).state)
+            arming.admit()
+            while arming.overtaken():
                 deadline.check("waiting for other writers of the same tables")
-                turn.wait()
-            return _in_turn(engine, request, works, turn, turn_s, meter)
+                arming.admit()
+            return _Turn(engine, branch, actor, arming, meter).run(works, turn_s)
 
 
-def _in_turn(
-    engine: Engine, request: Request, works: Sequence[Work], turn: Turn, turn_s: float, meter: Meter
-) -> TurnReport:
-    op = turn.op
-    if op is None:
-        raise AssertionError("a turn is held by a ticket")
-    started = engine.clock.monotonic()
-    ready, done = _ready(engine, request.branch, works, op, meter)
-    if not ready:
-        return TurnReport(None, done)
-    held = engine.latest(request.branch, meter)
-    plan = _plan(engine, request, held.state, [work.key for work in ready], op)
-    lines = {work.key: Line(engine, held.state.tables[work.key], op, plan.commit.id, meter) for work in ready}
-    turn.arm(encode_plan(plan))
-    failpoints.hit("maintain.armed")
-    try:
-        tried: list[Work] = []
-        for work in ready:
-            if tried and engine.clock.monotonic() - started > turn_s:
-                break
-            tried.append(work)
-            work.commit(lines[work.key])
-        trusted = {work.key: work.mark for work in tried}
-        row, held = _publish(engine, plan, {work.key: lines[work.key] for work in tried}, trusted, meter)
-        done.update(_ended(lines, tried, held, row))
-        dirty = [key for key, line in lines.items() if line.spoiled or done.get(key, _NONE).state == UNDONE]
-        if dirty:
-            _undo(engine, request.branch, dirty, op, meter)
-    except BaseException:
-        # Effects stand and the turn has no end that we know of. Its intent stays for whoever comes, this process included.
-        turn.leave()
-        raise
-    for work in ready[len(tried) :]:
-        done[work.key] = Done(work.key, LEFT, work.pin.version, work.pin.version)
-    return TurnReport(row.commit_id if row is not None else None, done, engine.clock.monotonic() - started)
+@dataclass
+class _Turn:
+    engine: Engine
+    branch: str
+    actor: str | None
+    arming: Arming
+    meter: Meter
+
+    def run(self, works: Sequence[UpkeepWork], turn_s: float) -> TurnReport:
+        engine = self.engine
+        op = self.arming.op
+        if op is None:
+            raise AssertionError("a turn is held by a queue entry")
+        started = engine.clock.monotonic()
+        ready, done = self._ready(works, op)
+        if not ready:
+            return TurnReport(None, done)
+        held = engine.latest(self.branch, self.meter)
+        planned = self._plan(held.state, ready, op)
+        plan = planned.plan
+        lines = {
+            work.key: UpkeepLine(engine, held.state.tables[work.key], op, plan.id, self.meter) for work in ready
+        }
+        self.arming.replace_by(encode_plan(plan))
+        failpoints.hit("maintain.armed")
+        try:
+            tried: list[UpkeepWork] = []
+            for work in ready:
+                if tried and engine.clock.monotonic() - started > turn_s:
+                    break
+                tried.append(work)
+                lines[work.key].make(work.steps)
+            marks = {work.key: work.mark for work in tried}
+            row, held = _publish(engine, plan, {work.key: lines[work.key] for work in tried}, marks, self.meter)
+            done.update(_ended(lines, tried, held, row))
+            dirty = [key for key, line in lines.items() if line.spoiled or done.get(key, _NONE).state == UNDONE]
+            if dirty:
+                _undo(engine, self.branch, dirty, op, self.meter)
+        except BaseException:
+            # Effects stand and no end of the turn is known. Its intent stays for recovery, this process's included.
+            self.arming.abandon()
+            raise
+        for work in ready[len(tried) :]:
+            done[work.key] = Done(work.key, LEFT, work.pin.version, work.pin.version)
+        return TurnReport(row.commit_id if row is not None else None, done, engine.clock.monotonic() - started)
+
+    def _ready(self, works: Sequence[UpkeepWork], op: str) -> tuple[list[UpkeepWork], dict[str, Done]]:
+        """Works whose tables are there with nothing above their pins. Garbage is healed; what an operation claims is left."""
+        keys = [work.key for work in works]
+        held, drifting = _settle(self.engine, self.branch, keys, op, BUSY_WAIT_S, self.meter)
+        ready: list[UpkeepWork] = []
+        done: dict[str, Done] = {}
+        for work in works:
+            pin = held.state.tables.get(work.key)
+            if pin is None or not _same_line(pin, work.pin):
+                done[work.key] = _not_done(work, GONE, work.pin, "the table was replaced or dropped")
+            elif pin.owner != held.state.identity:
+                done[work.key] = _not_done(work, GONE, pin, "its line belongs to another branch")
+            elif work.mark != held.state.head.mark:
+                done[work.key] = _not_done(work, STALE, pin, "a cleanup began after it was prepared")
+            elif work.key in drifting:
+                done[work.key] = _not_done(work, BUSY, pin, "a write to it has not ended")
+            else:
+                ready.append(work)
+        return ready, done
+
+    def _plan(self, state: State, ready: Sequence[UpkeepWork], op: str) -> Planned:
+        engine = self.engine
+        info = RequestInfo(
+            id=new_ulid(engine.clock),
+            kind=KIND,
+            parents=(state.head.commit_id,),
+            actor=self.actor,
+            idempotency_key=None,
+            expect_head=None,
+            created_at_us=engine.clock.now_us(),
+        )
+        steps = tuple(IndexTable(work.key) if _only_indices(work) else RewriteTable(work.key) for work in ready)
+        return build_plan(
+            state,
+            Work(steps),
+            op=op,
+            graph=engine.graph_id,
+            branch=self.branch,
+            kind=KIND,
+            requests=(info,),
+            owner=engine.owner,
+            mint=Minting(lambda: new_ulid(engine.clock), new_uuid),
+        )
 
 
 _NONE = Done("", NOTHING, 0, 0)
 
 
-def _ready(
-    engine: Engine, branch: str, works: Sequence[Work], op: str, meter: Meter
-) -> tuple[list[Work], dict[str, Done]]:
-    """Works whose tables are there with nothing above their pins. Rubbish is healed; what is somebody's is left to him."""
-    keys = [work.key for work in works]
-    held, drifting = _settle(engine, branch, keys, op, BUSY_WAIT_S, meter)
-    ready: list[Work] = []
-    done: dict[str, Done] = {}
-    for work in works:
-        pin = held.state.tables.get(work.key)
-        if pin is None or not _same_line(pin, work.pin):
-            done[work.key] = Done(
-                work.key, GONE, work.pin.version, work.pin.version, "the table was replaced or dropped"
-            )
-        elif work.mark != held.state.head.mark:
-            done[work.key] = Done(work.key, STALE, pin.version, pin.version, "a cleanup began after it was prepared")
-        elif work.key in drifting:
-            done[work.key] = Done(work.key, BUSY, pin.version, pin.version, "a write to it has not ended")
-        else:
-            ready.append(work)
-    return ready, done
+def _not_done(work: UpkeepWork, state: str, pin: Pin, reason: str) -> Done:
+    return Done(work.key, state, pin.version, pin.version, reason)
+
+
+def _only_indices(work: UpkeepWork) -> bool:
+    return all(isinstance(step, AddIndices) for step in work.steps)
 
 
 def _same_line(a: Pin, b: Pin) -> bool:
     return (a.identity, a.location, a.ref) == (b.identity, b.location, b.ref)
 
 
-def _plan(engine: Engine, request: Request, state: State, keys: Sequence[str], op: str) -> PublishPlan:
-    """The intent of a turn. Its transactions cannot be named before they are made, so the uuids stand for nothing."""
-    tables = []
-    for key in sorted(keys):
-        pin = state.tables[key]
-        tables.append(TablePlan(key, pin.identity, pin.location, pin.ref, pin.version, (new_uuid(),)))
-    return PublishPlan(
-        graph=engine.graph_id,
-        op=op,
-        kind=KIND,
-        branch=BranchName(request.branch, state.identity),
-        base=Base(state.version, state.head.commit_id, state.head.epoch, state.head.mark, state.schema.hash),
-        tables=tuple(tables),
-        reads=(),
-        commit=CommitInfo(
-            id=new_ulid(engine.clock),
-            parents=(state.head.commit_id,),
-            actor=request.actor,
-            idempotency_key=None,
-            expect_head=None,
-            created_at_us=engine.clock.now_us(),
-        ),
-        owner=engine.owner,
-    )
-
-
 # --- publishing ---------------------------------------------------------------------------------------------------------
 
 
-def _verdicts(state: State, lines: Mapping[str, Line], marks: Mapping[str, str | None]) -> dict[str, Forward]:
+def _verdicts(
+    state: State, lines: Mapping[str, UpkeepLine], marks: Mapping[str, str | None]
+) -> dict[str, Forward]:
     found = {}
     for key, line in lines.items():
         pin = state.tables.get(key)
@@ -301,54 +265,50 @@ def _verdicts(state: State, lines: Mapping[str, Line], marks: Mapping[str, str |
 
 
 def _publish(
-    engine: Engine, plan: PublishPlan, lines: Mapping[str, Line], marks: Mapping[str, str | None], meter: Meter
+    engine: Engine,
+    plan: PublishPlan,
+    lines: Mapping[str, UpkeepLine],
+    marks: Mapping[str, str | None],
+    meter: Meter,
 ) -> tuple[CommitRow | None, Held]:
     """Move the pins forward that may be moved. No epoch, no owner, no expected head: the content stays what it is."""
-    branch = plan.branch.name
-    for attempt in range(1, PUBLISH_ATTEMPTS_MAX + 1):
-        if attempt > 1:
-            engine.clock.sleep(engine.manners.jitter_s(min(attempt, 6)))
-        try:
-            held = engine.latest(branch, meter)
-            own, _ = lineage(engine, held, plan, meter)
-            if own is not None:
-                return (own if isinstance(own, CommitRow) else None), held
-            if held.state.identity != plan.branch.identity:
-                return None, held
-            ahead = [key for key, verdict in _verdicts(held.state, lines, marks).items() if verdict is Forward.PUBLISH]
-            if not ahead:
-                return None, held
-            pins = {
-                key: with_stats(held.state.tables[key], lines[key].handle.version, stats_of(lines[key].handle))
-                for key in ahead
-            }
-            counts = {key: TableCounts(pin.version, unchanged=pin.rows) for key, pin in pins.items()}
-            change = on_state(publish_change(plan, pins, counts), held, plan)
-            written = engine.manifest.write(held, change, meter)
-            failpoints.hit("maintain.before_swap")
-            after = engine.manifest.swap(
-                held,
-                written,
-                uuid=new_uuid(),
-                properties={OP_PROPERTY: plan.op, "omnigraph:commit": plan.commit.id},
-                meter=meter,
-            )
-            failpoints.hit("maintain.after_swap")
-        except (SwapLost, SwapUnknown, StoreUnavailable):
-            continue
-        confirmed = confirm(engine, branch, after, plan.commit.id, meter)
-        if confirmed is not None:
-            row = engine.history.find(confirmed, plan.commit.id, meter=meter)
-            return (row if isinstance(row, CommitRow) else None), confirmed
-    raise OutcomeUnknown(
-        f"the turn of upkeep {plan.commit.id} could not be published; its intent {plan.op} is kept and will be undone",
-        hint=f"ask with `omnigraph commit outcome {plan.commit.id}`, then run it again",
-        commit_id=plan.commit.id,
-        operation_id=plan.op,
+
+    def propose(held: Held) -> Swap | Answer[CommitRow | None]:
+        how, lineage = ended(engine, held, plan, meter)
+        if how is not End.OPEN:
+            return Answer(next(iter(lineage.commits(plan)), None))
+        if held.state.identity != plan.branch.identity or held.state.head.closed is not None:
+            return Answer(None)
+        ahead = [key for key, verdict in _verdicts(held.state, lines, marks).items() if verdict is Forward.PUBLISH]
+        if not ahead:
+            return Answer(None)
+        pins = {key: achieved_pin(held.state.tables[key], lines[key].handle) for key in ahead}
+        counts = {key: (Counts(unchanged=pin.rows),) for key, pin in pins.items()}
+        return Swap(on_state(publish_change(plan, pins, counts), held.state, plan), swap_properties(plan))
+
+    outcome = advance(
+        engine,
+        plan.branch.name,
+        propose,
+        patience=Patience(PUBLISH_ATTEMPTS_MAX),
+        spots=Spots("maintain.before_swap", "maintain.after_swap"),
+        meter=meter,
     )
+    if isinstance(outcome, Answered):
+        return outcome.value, outcome.held
+    if isinstance(outcome, Swapped):
+        row = outcome.held.state.in_tail(plan.head)
+        return (row if isinstance(row, CommitRow) else None), outcome.held
+    assert isinstance(outcome, GaveUp)
+    raise OutcomeUnknown(
+        f"the turn of upkeep {plan.head} could not be published; its intent {plan.op} is kept and will be undone",
+        hint=f"ask with `omnigraph commit outcome {plan.head}`, then run it again",
+        commit_id=plan.head,
+        operation_id=plan.op,
+    ) from outcome.error
 
 
-def _ended(lines: Mapping[str, Line], tried: Sequence[Work], held: Held, row: CommitRow | None) -> dict[str, Done]:
+def _ended(lines: Mapping[str, UpkeepLine], tried: Sequence[Work], held: Held, row: CommitRow | None) -> dict[str, Done]:
     """What became of each table that was tried."""
     found = {}
     for work in tried:
@@ -356,7 +316,7 @@ def _ended(lines: Mapping[str, Line], tried: Sequence[Work], held: Held, row: Co
         before = line.pin.version
         if row is not None and work.key in row.tables:
             after = row.tables[work.key].version
-            found[work.key] = Done(work.key, PUBLISHED, before, after, line.reason, line.handle)
+            found[work.key] = Done(work.key, PUBLISHED, before, after, line.reason, line.handle, line.achieved)
             continue
         pin = held.state.tables.get(work.key)
         if line.handle is None:
@@ -367,19 +327,20 @@ def _ended(lines: Mapping[str, Line], tried: Sequence[Work], held: Held, row: Co
             state, why = SUPERSEDED, f"version {pin.version} was published meanwhile"
         else:
             state, why = UNDONE, line.reason or "another writer or a cleanup came in between"
-        found[work.key] = Done(work.key, state, before, pin.version if pin is not None else before, why)
+        now = pin.version if pin is not None else before
+        found[work.key] = Done(work.key, state, before, now, why, achieved=line.achieved)
     return found
 
 
 def _undo(engine: Engine, branch: str, keys: Sequence[str], op: str, meter: Meter) -> None:
     """Put back what this turn leaves above the pins, a version that only reserved numbers included."""
-    _settle(engine, branch, keys, op, engine.manners.grace_s, meter)
+    _settle(engine, branch, keys, op, engine.timing.grace_s, meter)
 
 
 def _settle(
     engine: Engine, branch: str, keys: Sequence[str], op: str, wait_s: float, meter: Meter
 ) -> tuple[Held, dict[str, TableDrift]]:
-    """Heal what is nobody's above the pins of these tables, and give those who are at work there a moment to end."""
+    """Heal what no operation claims above the pins of these tables, and give writers at work there a moment to end."""
     own = frozenset({op})
     started = engine.clock.monotonic()
     while True:
@@ -393,4 +354,4 @@ def _settle(
                 return find_drift(engine, branch, keys, own_ops=own, meter=meter)
         elif over:
             return held, drifting
-        engine.clock.sleep(engine.manners.poll_s())
+        engine.clock.sleep(engine.timing.poll_s())

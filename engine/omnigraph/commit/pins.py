@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from omnigraph.commit.plan import PublishPlan
-from omnigraph.manifest.rows import Pin
-from omnigraph.manifest.swap import Held
-from omnigraph.table.dataset import TableStats, stats_of
+from omnigraph.commit.effects import Chain
+from omnigraph.commit.plan import PublishPlan, Registration
+from omnigraph.manifest.rows import BaseVersion, Pin
+from omnigraph.manifest.state import State
+from omnigraph.table.dataset import TableStats, bases_in_use, stats_of
+
+BASES_MAX = 16
 
 
 def stats_of_pin(pin: Pin) -> TableStats:
@@ -17,6 +20,7 @@ def stats_of_pin(pin: Pin) -> TableStats:
 
 
 def with_stats(pin: Pin, version: int, stats: TableStats) -> Pin:
+    """The pin moved to another version of the same content or of new content. What ``recent`` knew is not carried along."""
     return replace(
         pin,
         version=version,
@@ -25,14 +29,73 @@ def with_stats(pin: Pin, version: int, stats: TableStats) -> Pin:
         bytes=stats.bytes,
         deleted_rows=stats.deleted_rows,
         unindexed_fragments=stats.unindexed_fragments,
+        recent=None,
     )
 
 
-def landed_pins(held: Held, plan: PublishPlan, landed: Mapping[str, Any]) -> dict[str, Pin]:
-    """The pins that publishing these handles makes; their facts come from the handles, without a request."""
-    pins = {}
-    for table in plan.tables:
-        handle = landed[table.key]
-        base = held.state.tables.get(table.key) or next(p for p in plan.delta.register if p.key == table.key)
-        pins[table.key] = with_stats(replace(base, ref=table.ref), handle.version, stats_of(handle))
+def pin_of(state: State, identity: str) -> Pin | None:
+    """The pin of a table on this state, by identity: a renamed table has another key."""
+    return next((pin for pin in state.tables.values() if pin.identity == identity), None)
+
+
+def forked_bases(old: Pin) -> tuple[BaseVersion, ...]:
+    """The bases of a line that was forked from this pin, nearest first."""
+    return (BaseVersion(old.ref, old.version, True), *old.bases)[:BASES_MAX]
+
+
+def landing_pin(state: State, plan: PublishPlan, chain: Chain) -> Pin:
+    """The pin that publishing this chain makes, but for its figures: where the table will stand, and who owns that line."""
+    if chain.first.kind == "create":
+        made = next((one for one in plan.delta.register if one.identity == chain.identity), None)
+        if made is None:
+            raise ValueError(f"table {chain.key} is created and not registered")
+        return created_pin(made, state.identity)
+    base = state.tables.get(chain.key)
+    if base is None or base.identity != chain.identity:
+        raise ValueError(f"table {chain.key} is not on this branch")
+    renamed = next((one for one in plan.delta.rename if one.identity == chain.identity), None)
+    if renamed is not None:
+        base = replace(base, key=renamed.to_key, incarnation=renamed.incarnation)
+    if chain.first.kind == "fork":
+        base = replace(base, ref=chain.ref, owner=state.identity, bases=forked_bases(base))
+    return base
+
+
+def created_pin(made: Registration, owner: str) -> Pin:
+    return Pin(
+        key=made.key,
+        identity=made.identity,
+        incarnation=made.incarnation,
+        type_id=made.type_id,
+        location=made.location,
+        ref=None,
+        version=1,
+        owner=owner,
+    )
+
+
+def achieved_pin(pin: Pin, handle: Any) -> Pin:
+    """The pin at the version of this handle, with its figures. No request: a fork tells from its fragments which bases it
+    still needs."""
+    found = with_stats(pin, int(handle.version), stats_of(handle))
+    if not found.bases:
+        return found
+    needed = bases_in_use(handle)
+    return replace(found, bases=tuple(replace(base, needed=base.needed and needed) for base in found.bases))
+
+
+def landed_pins(state: State, plan: PublishPlan, landed: Mapping[str, Any]) -> dict[str, Pin]:
+    """The pins that publishing these handles makes, by the table key that they are published under."""
+    pins: dict[str, Pin] = {}
+    for chain in plan.chains:
+        if chain.lands:
+            pin = achieved_pin(landing_pin(state, plan, chain), landed[chain.key])
+        elif chain.first.kind == "adopt" and chain.first.pin_row is not None:
+            pin = chain.first.pin_row
+        else:
+            continue
+        pins[pin.key] = pin
+    for one in plan.delta.rename:
+        if one.to_key not in pins and (old := pin_of(state, one.identity)) is not None:
+            pins[one.to_key] = replace(old, key=one.to_key, incarnation=one.incarnation)
     return pins

@@ -1,16 +1,38 @@
-"""The one plan type: everything a stranger needs to end a write, known before anything durable happens.
+"""The one plan type: everything that another process needs to end a write, known before anything durable happens.
 
-Plain values. ``intent`` turns a plan into a file and back; ``decide`` judges it; ``publish`` and ``compensate`` end it.
+Plain values. ``intent`` turns a plan into a file and back; ``decide`` judges it; ``protocol`` and ``recovery`` end it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
-from omnigraph.manifest.rows import Pin, SchemaRow, Tombstone
+from omnigraph.commit.effects import Chain, Effect, chains
+from omnigraph.commit.properties import Counts
+from omnigraph.manifest.rows import SchemaRow, Tombstone
 
-KINDS = ("load", "mutate", "merge", "schema", "maintenance")
+__all__ = [
+    "KINDS",
+    "Base",
+    "BranchName",
+    "Counts",
+    "Delta",
+    "Owner",
+    "PublishPlan",
+    "ReadPin",
+    "Registration",
+    "Rename",
+    "RequestInfo",
+    "Source",
+    "SourceTable",
+]
+
+MAINTENANCE = "maintenance"
+KINDS = ("load", "mutate", "merge", "schema", "revert", "restore", MAINTENANCE)
+REQUESTS_MAX = 64
 
 
 @dataclass(frozen=True)
@@ -29,30 +51,12 @@ class Base:
     head: str
     epoch: int
     mark: str | None
-    schema_hash: str
-
-
-@dataclass(frozen=True)
-class TablePlan:
-    """One table that the plan writes. The i-th uuid is the transaction that must land at ``pin + 1 + i``."""
-
-    key: str
-    identity: str
-    path: str
-    ref: str | None
-    pin: int
-    uuids: tuple[str, ...]
-    creates: bool = False
-
-    @property
-    def target(self) -> int:
-        """The version that publishing this plan pins."""
-        return self.pin + len(self.uuids)
+    schema_id: str
 
 
 @dataclass(frozen=True)
 class ReadPin:
-    """A table that the validators read at this pin."""
+    """A table that the validators read at this pin. Pin 0: it was absent."""
 
     key: str
     identity: str
@@ -61,29 +65,83 @@ class ReadPin:
 
 
 @dataclass(frozen=True)
-class Delta:
-    """What else the swap changes: the accepted schema, new registrations, dropped tables."""
+class Registration:
+    """A table that the swap makes known: what it is, apart from where it stands."""
 
-    schema: SchemaRow | None = None
-    register: tuple[Pin, ...] = ()
-    tombstone: tuple[Tombstone, ...] = ()
+    key: str
+    identity: str
+    incarnation: int
+    type_id: str
+    location: str
 
 
 @dataclass(frozen=True)
-class CommitInfo:
-    """The graph commit that the plan ends in, minted once."""
+class Rename:
+    """A table whose type gets another name. Its identity and its files stay."""
+
+    identity: str
+    from_key: str
+    to_key: str
+    incarnation: int
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What else the swap changes: the accepted schema, new registrations, dropped and renamed tables.
+
+    ``steps`` are the steps of the schema change as the commit's row keeps them."""
+
+    schema: SchemaRow | None = None
+    steps: tuple[Mapping[str, Any], ...] = ()
+    register: tuple[Registration, ...] = ()
+    tombstone: tuple[Tombstone, ...] = ()
+    rename: tuple[Rename, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.schema is None and not (self.register or self.tombstone or self.rename)
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """One table version that the plan copies from or adopts."""
+
+    path: str
+    ref: str | None
+    version: int
+    bases: tuple[tuple[str | None, int, bool], ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A manifest version that the plan leans on. It stays a root of cleanup while the intent is there."""
+
+    identity: str
+    ref: str | None
+    manifest_version: int
+    commit: str
+    tables: tuple[SourceTable, ...] = ()
+
+
+@dataclass(frozen=True)
+class RequestInfo:
+    """One request that the plan answers: the graph commit that it becomes, minted once."""
 
     id: str
+    kind: str
     parents: tuple[str, ...]
     actor: str | None
     idempotency_key: str | None
     expect_head: str | None
     created_at_us: int
+    request: str | None = None
+    content: str | None = None
+    owned: bool = True  # False only for a request taken from another writer's offer
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that made the plan. Only manners look at it: whether to wait, never what is true."""
+    """The process that made the plan. It decides only how long others wait, never what is true."""
 
     host: str
     boot_id: str
@@ -101,36 +159,70 @@ class PublishPlan:
 
     graph: str
     op: str
+    id: str
     kind: str
     branch: BranchName
     base: Base
-    tables: tuple[TablePlan, ...]
+    effects: tuple[Effect, ...]
     reads: tuple[ReadPin, ...]
-    commit: CommitInfo
+    requests: tuple[RequestInfo, ...]
     owner: Owner
     delta: Delta = field(default_factory=Delta)
+    sources: tuple[Source, ...] = ()
+    merge: Mapping[str, Any] | None = None
+    reverts: tuple[str, ...] | None = None
 
-    def table(self, key: str) -> TablePlan | None:
-        return next((table for table in self.tables if table.key == key), None)
+    @cached_property
+    def chains(self) -> tuple[Chain, ...]:
+        """The effects by table, in key order."""
+        return chains(self.effects)
+
+    @cached_property
+    def landing(self) -> tuple[Chain, ...]:
+        """The tables that get new versions."""
+        return tuple(chain for chain in self.chains if chain.lands)
+
+    def chain(self, key: str) -> Chain | None:
+        return next((chain for chain in self.chains if chain.key == key), None)
 
     @property
     def keys(self) -> frozenset[str]:
-        return frozenset(table.key for table in self.tables)
+        return frozenset(effect.key for effect in self.effects)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The commit ids that publishing the plan makes visible, in order."""
+        return tuple(request.id for request in self.requests)
+
+    @property
+    def owned(self) -> tuple[str, ...]:
+        return tuple(request.id for request in self.requests if request.owned)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The ids that an abort of this plan is recorded under: the plan's own, and those of the requests it owns."""
+        return (self.id, *(one for one in self.owned if one != self.id))
+
+    @property
+    def head(self) -> str:
+        """The commit that is the branch's head once the plan is published; the plan id where it carries none."""
+        return self.requests[-1].id if self.requests else self.id
+
+    @property
+    def actor(self) -> str | None:
+        return self.requests[0].actor if self.requests else None
+
+    @property
+    def needs_record(self) -> bool:
+        """Whether giving this plan up must leave an abort record even where a moved pin has ended it already.
+
+        A plan that takes versions from elsewhere, or whose pin can come back, is not dead by a pin."""
+        special = any(effect.kind in ("adopt", "fork", "restore") for effect in self.effects)
+        return bool(special or self.sources or not self.delta.is_empty or len(self.requests) != 1 or not self.owned)
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What an action does to its table, row by row. Travels in the table transaction, so that recovery can report it."""
-
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    unchanged: int = 0
-
-    def to_json(self) -> Mapping[str, int]:
-        return {
-            "inserted": self.inserted,
-            "updated": self.updated,
-            "deleted": self.deleted,
-            "unchanged": self.unchanged,
-        }
+def plan_id(requests: tuple[RequestInfo, ...], fresh: str) -> str:
+    """The id of a plan: its commit's where there is exactly one request and the plan owns it, else one of its own."""
+    if len(requests) == 1 and requests[0].owned:
+        return requests[0].id
+    return fresh

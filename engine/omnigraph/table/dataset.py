@@ -274,6 +274,16 @@ class Tables:
                 raise kind(brief(error)) from error
         return self.remember(ref, landed)
 
+    def check_line(self, ref: TableRef, handle: LanceDataset) -> None:
+        """A transaction belongs to the line that it was staged on. Lance commits it on any handle, also on that of a fork,
+        whose folder then lacks the files it names."""
+        if handle.uri.rstrip("/").rpartition("://")[2].lstrip("/") != self.uri(ref).rstrip("/").rpartition("://")[2].lstrip("/"):
+            raise Corruption(
+                f"a change staged on {handle.uri.rsplit('/', 1)[-1]} was to be committed to {ref.relative}",
+                hint="nothing was committed; repeat the write",
+                object=ref.relative,
+            )
+
     def restore_transaction(self, handle: LanceDataset, *, uuid: str, properties: Mapping[str, str]) -> Transaction:
         """A transaction that puts the handle's own version back on top. Always a fresh one: a Restore is not idempotent."""
         transaction = Transaction(handle.version, LanceOperation.Restore(handle.version))
@@ -433,3 +443,15 @@ def translated(what: str) -> Iterator[None]:
             yield
     except Exception as error:
         raise translate(error, what) from error
+
+
+def bases_in_use(handle: LanceDataset) -> bool:
+    """Whether a data or deletion file of this version lies on another line than its own, as far as the fragments tell."""
+    for fragment in handle.get_fragments():
+        meta = fragment.metadata
+        if any(file.base_id is not None for file in meta.files):
+            return True
+        deletion = meta.deletion_file
+        if deletion is not None and getattr(deletion, "base_id", None) is not None:
+            return True
+    return False

@@ -71,12 +71,25 @@ def stage_upsert(
     """
     ids = rows.column("id").combine_chunks()
     found = table.locate(ids) if located is None else located
-    place = pc.index_in(ids, value_set=found.column("id"))
-    replaces = found.column("_rowaddr").combine_chunks().take(place)
+    return stage_located(table.handle, rows, located=found, also_deleted=also_deleted, meter=meter, **limits)
+
+
+def stage_located(
+    handle: LanceDataset,
+    rows: pa.Table,
+    *,
+    located: pa.Table,
+    also_deleted: pa.Array[Any] | None = None,
+    meter: m.Meter | None = None,
+    **limits: Any,
+) -> StagedChange:
+    """``stage_upsert`` where it is known already which rows are there, and at which addresses of the handle's version."""
+    place = pc.index_in(rows.column("id").combine_chunks(), value_set=located.column("id"))
+    replaces = located.column("_rowaddr").combine_chunks().take(place)
     deleted = replaces.drop_null()
     if also_deleted is not None and len(also_deleted):
         deleted = pa.concat_arrays([deleted, also_deleted])
-    return stage_update(table.handle, deleted, rows, replaces=replaces, meter=meter, **limits)
+    return stage_update(handle, deleted, rows, replaces=replaces, meter=meter, **limits)
 
 
 def stage_update(

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from omnigraph.commit.decide import swap_stands
+from omnigraph.commit.advance import Answer, Answered, GaveUp, Patience, Spots, Swap, Swapped, advance
+from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.core import failpoints
 from omnigraph.core.errors import Conflict, InvalidInput
-from omnigraph.core.ids import new_uuid
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.swap import Merged, SwapLost, SwapUnknown
+from omnigraph.manifest.swap import Held, Merged
 from omnigraph.upkeep.report import Report
 
 ROWS_MAX = 65_536  # of one merged fragment: some 20 MB of receipts, read whole by a look-up that comes so far
 ATTEMPTS_MAX = 30
+DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,31 +52,51 @@ def compact_manifest(
     _check_bound(fragments_max)
     if engine.read_only:
         raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
-    merged: Merged | None = None
-    first: tuple[int, int] | None = None
-    for attempt in range(1, ATTEMPTS_MAX + 1):
-        held = engine.latest(branch, meter)
-        sizes = engine.manifest.archive_sizes(held)
-        first = first or (held.version, len(sizes))
-        groups = plan_merges(sizes, fragments_max=fragments_max)
-        if not groups:
-            return ManifestReport(branch, first[1], len(sizes), sum(sizes), first[0], first[0])
-        if merged is None or not merged.fits(held):
-            merged = engine.manifest.merge_archives(held, groups, meter)
-        try:
-            failpoints.hit("compact.before_swap")
-            after = engine.manifest.swap_archives(held, merged, uuid=new_uuid(), meter=meter)
-            failpoints.hit("compact.after_swap")
-        except (SwapLost, SwapUnknown):
-            engine.clock.sleep(engine.manners.jitter_s(min(attempt, 6)))
-            continue
-        doomed = engine.boundary.value(after.state.identity, meter=meter)
-        if swap_stands(after.version, doomed):
-            engine.remember(branch, after)
-            now = engine.manifest.archive_sizes(after)
-            return ManifestReport(branch, first[1], len(now), sum(now), first[0], after.version)
-        engine.drop(branch)
+    compacting = _Compacting(engine, branch, fragments_max, meter)
+    ended = advance(
+        engine,
+        branch,
+        compacting.propose,
+        patience=Patience(ATTEMPTS_MAX, Deadline(engine.clock, DEADLINE_S)),
+        spots=Spots("compact.before_swap", "compact.after_swap"),
+        meter=meter,
+    )
+    if isinstance(ended, Swapped):
+        return compacting.report(ended.held)
+    if isinstance(ended, Answered):
+        return compacting.report(ended.held)
+    error = ended.error if isinstance(ended, GaveUp) else None
+    if error is not None:
+        raise error
     raise Conflict("the archive of __manifest could not be merged: other writers were faster every time")
+
+
+@dataclass
+class _Compacting:
+    engine: Engine
+    branch: str
+    fragments_max: int | None
+    meter: Meter
+    first: tuple[int, int] | None = None  # version and archive fragments at the start
+    merged: Merged | None = None
+
+    def propose(self, held: Held) -> Swap | Answer[None]:
+        sizes = self.engine.manifest.archive_sizes(held)
+        self.first = self.first or (held.version, len(sizes))
+        groups = plan_merges(sizes, fragments_max=self.fragments_max)
+        if not groups:
+            return Answer(None)
+        if self.merged is None or not self.merged.fits(held):
+            self.merged = self.engine.manifest.merge_archives(held, groups, self.meter)
+        return Swap(self.merged, {})
+
+    def report(self, held: Held) -> ManifestReport:
+        sizes = self.engine.manifest.archive_sizes(held)
+        version, fragments = self.first or (held.version, len(sizes))
+        changed = len(sizes) < fragments
+        return ManifestReport(
+            self.branch, fragments, len(sizes), sum(sizes), version, held.version if changed else version
+        )
 
 
 def _check_bound(value: object) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.maintain import LEFT, PUBLISHED, Line, Work, run_turn
+from omnigraph.commit.maintain import LEFT, PUBLISHED, UpkeepWork, run_turn
+from omnigraph.commit.upkeep_steps import Achieved, CommitRewrites
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import bytes_text, count_text, html_table
@@ -22,7 +23,6 @@ from omnigraph.table.compaction import Limits
 from omnigraph.table.dataset import TableRef, Tables
 from omnigraph.upkeep.optimize import TURN_DEADLINE_S, OptimizeReport, TableReport, check_limits, select_keys
 from omnigraph.upkeep.report import Report
-from omnigraph.upkeep.rewrites import Sent, send_rewrites
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,6 @@ def commit_compaction(
     for one in given:
         by_table.setdefault(one.table_key, []).append(one)
     reports: dict[str, TableReport] = {}
-    sent: dict[str, Sent] = {}
     works = []
     for key, mine in sorted(by_table.items()):
         pin = state.tables.get(key)
@@ -170,15 +169,8 @@ def commit_compaction(
         elif len({(one.mark, one.version, one.signature) for one in mine}) > 1:
             reports[key].skipped = "the results are of different plans: commit those of one plan at a time"
         else:
-            works.append(_work(engine, pin, mine, sent, meter))
+            works.append(_work(pin, mine))
     commits = _turns(engine, branch, works, actor, reports, meter)
-    for key, done in sent.items():
-        report = reports[key]
-        report.conflicts = done.lost
-        if report.committed:
-            report.rewrites, report.rows_rewritten, report.bytes_rewritten = done.rewrites, done.rows, done.bytes
-        if done.lost and report.skipped is None:
-            report.skipped = f"{count_text(done.lost, 'rewrite')} overtaken by a writer: plan again"
     return OptimizeReport(engine.uri, (branch,), tuple(reports.values()), None, tuple(commits))
 
 
@@ -197,20 +189,16 @@ def _check(engine: Engine, given: list[RewriteResult]) -> str:
     return branches.pop()
 
 
-def _work(engine: Engine, pin: Pin, mine: list[RewriteResult], sent: dict[str, Sent], meter: Meter) -> Work:
-    results = [compaction.result_from_json(one.result) for one in mine]
+def _work(pin: Pin, mine: list[RewriteResult]) -> UpkeepWork:
+    results = tuple(compaction.result_from_json(one.result) for one in mine)
     signature = frozenset((name, uuid) for name, uuid in mine[0].signature)
-
-    def commit(line: Line) -> None:
-        sent[pin.key] = send_rewrites(engine, line, results, signature, meter)
-
-    return Work(pin.key, pin, mine[0].mark, commit)
+    return UpkeepWork(pin.key, pin, mine[0].mark, (CommitRewrites(results, signature),))
 
 
 def _turns(
     engine: Engine,
     branch: str,
-    works: list[Work],
+    works: list[UpkeepWork],
     actor: str | None,
     reports: dict[str, TableReport],
     meter: Meter,
@@ -226,5 +214,18 @@ def _turns(
                 reports[key].fragments = len(indices.fragment_ids(done.handle))
             elif done.state != LEFT:
                 reports[key].skipped = done.reason
+            _report_rewrites(reports[key], done.achieved)
         works = [work for work in works if turn.tables[work.key].state == LEFT]
     return commits
+
+
+def _report_rewrites(report: TableReport, achieved: Achieved) -> None:
+    report.conflicts = achieved.lost
+    if report.committed:
+        report.rewrites, report.rows_rewritten, report.bytes_rewritten = (
+            achieved.rewrites,
+            achieved.rows,
+            achieved.bytes,
+        )
+    if achieved.lost and report.skipped is None:
+        report.skipped = f"{count_text(achieved.lost, 'rewrite')} overtaken by a writer: plan again"

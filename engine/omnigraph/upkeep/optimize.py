@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.maintain import BUSY, GONE, LEFT, PUBLISHED, SUPERSEDED, Done, Line, Work, run_turn
+from omnigraph.commit.maintain import BUSY, GONE, LEFT, PUBLISHED, SUPERSEDED, Done, UpkeepWork, run_turn
+from omnigraph.commit.upkeep_steps import (
+    Achieved,
+    AddIndices,
+    CommitRewrites,
+    RewriteNow,
+    StripSettings,
+    UpkeepStep,
+    rewritten,
+)
 from omnigraph.core import progress
 from omnigraph.core.allocator import give_freed_memory_back
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
@@ -27,7 +36,6 @@ from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.compact import ManifestReport, compact_manifest
 from omnigraph.upkeep.index_plan import IndexWork, Need, needs_of, wanted_indices
 from omnigraph.upkeep.report import Report
-from omnigraph.upkeep.rewrites import Sent, send_rewrites
 
 ROUNDS_MAX = 5
 GROUP_S = 10.0  # rewriting before the next turn is asked for; what lies longer is likelier to meet a conflict
@@ -218,7 +226,7 @@ class _Branch:
         self.reports: dict[str, TableReport] = {}
         self.commits: list[str] = []
         # What a table's report gains once its turn is published; a turn may end without that.
-        self.gains: dict[str, Callable[[], None]] = {}
+        self.gains: dict[str, Callable[[Achieved], None]] = {}
 
     def select(self, types: Iterable[str] | None) -> None:
         state = self._state()
@@ -237,7 +245,7 @@ class _Branch:
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
-    def _turns(self, works: list[Work]) -> dict[str, Done]:
+    def _turns(self, works: list[UpkeepWork]) -> dict[str, Done]:
         """Commit the works in as many turns as it takes."""
         done: dict[str, Done] = {}
         while works:
@@ -259,20 +267,21 @@ class _Branch:
                 report.version = one.after
                 report.fragments = len(indices.fragment_ids(one.handle))
                 if key in self.gains:
-                    self.gains[key]()
+                    self.gains[key](one.achieved)
             self.gains.pop(key, None)
+            report.conflicts += one.achieved.lost
             if one.state == GONE:
                 report.skipped = one.reason
         return done
 
-    def _again(self, done: dict[str, Done], lost: set[str], why: dict[str, str]) -> list[str]:
+    def _again(self, done: dict[str, Done], why: dict[str, str]) -> list[str]:
         """Tables whose work has to be planned again."""
         again = []
         for key, one in done.items():
-            if one.state in (PUBLISHED, GONE) and key not in lost:
+            if one.state in (PUBLISHED, GONE) and not one.achieved.lost:
                 continue
             if one.state not in (PUBLISHED, GONE):
-                self.reports[key].conflicts += key not in lost
+                self.reports[key].conflicts += not one.achieved.lost
                 why[key] = _WORDS.get(one.state, one.reason or one.state)
             again.append(key)
         return again
@@ -286,30 +295,29 @@ class _Branch:
         todo = list(self.reports)
         why: dict[str, str] = {}
         for round_ in range(ROUNDS_MAX):
-            lost: set[str] = set()
             again: list[str] = []
             with progress.phase("rewriting"):
-                for works in self._groups(todo, inside=round_ > 0, lost=lost):
-                    again += self._again(self._turns(works), lost, why)
+                for works in self._groups(todo, inside=round_ > 0):
+                    again += self._again(self._turns(works), why)
             todo = self._left(dict.fromkeys(again))
             if not todo:
                 return
         for key in todo:
             self.reports[key].skipped = why.get(key, "writers were faster every time")
 
-    def _groups(self, keys: Sequence[str], *, inside: bool, lost: set[str]) -> Iterable[list[Work]]:
+    def _groups(self, keys: Sequence[str], *, inside: bool) -> Iterable[list[UpkeepWork]]:
         """Works as they become ready: everything that was rewritten within a few seconds goes into one turn."""
         held = self.engine.latest(self.branch, self.meter)
         progress.expect(sum(held.state.tables[key].rows for key in keys if key in held.state.tables))
         started = self.engine.clock.monotonic()
-        group: list[Work] = []
+        group: list[UpkeepWork] = []
         for key in keys:
             pin = held.state.tables.get(key)
             report = self.reports[key]
             if pin is None or pin.fragments == 0:
                 continue
             try:
-                work = self._rewriting(pin, report, held.state.head.mark, inside=inside, lost=lost)
+                work = self._rewriting(pin, report, held.state.head.mark, inside=inside)
             except OmnigraphError as error:
                 report.skipped = error.message
                 continue
@@ -324,8 +332,8 @@ class _Branch:
             yield group
 
     def _rewriting(
-        self, pin: Pin, report: TableReport, mark: str | None, *, inside: bool, lost: set[str]
-    ) -> Work | None:
+        self, pin: Pin, report: TableReport, mark: str | None, *, inside: bool
+    ) -> UpkeepWork | None:
         handle = self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
         settings = indices.auto_cleanup_keys(handle)
         tasks = compaction.plan_rewrites(handle, self.limits)
@@ -335,36 +343,14 @@ class _Branch:
             return None
         small = sum(compaction.source_bytes(task) for task in tasks) <= INSIDE_BYTES_MAX
         signature = compaction.index_signature(handle)
-        results = [] if inside and small else [_rewritten(task, handle, self.meter) for task in tasks]
-
-        def commit(line: Line) -> None:
-            if not self._strip(line, report):
-                lost.add(pin.key)
-                return
-            if inside and small:
-                chosen = compaction.plan_rewrites(line.current, self.limits)
-                mine = [_rewritten(task, line.current, self.meter) for task in chosen]
-                sent = send_rewrites(self.engine, line, mine, None, self.meter)
-            else:
-                sent = send_rewrites(self.engine, line, results, signature, self.meter)
-            self.gains[pin.key] = lambda: _gain_rewrites(report, sent)
-            if sent.lost:
-                lost.add(pin.key)
-                report.conflicts += sent.lost
-
-        return Work(pin.key, pin, mark, commit)
-
-    def _strip(self, line: Line, report: TableReport) -> bool:
-        """Take out settings that let Lance delete versions. False: it did not land."""
-        base = line.current
-        found = indices.auto_cleanup_keys(base)
-        if not found:
-            return True
-        transaction = indices.strip_transaction(base, found, uuid=new_uuid(), properties=line.properties)
-        if not line.send(lambda: self.engine.tables.commit(line.ref, base, transaction, self.meter), 1):
-            return False
-        report.settings_stripped += found
-        return True
+        inside = inside and small
+        rewriting: UpkeepStep = (
+            RewriteNow(self.limits)
+            if inside
+            else CommitRewrites(tuple(rewritten(task, handle, self.meter) for task in tasks), signature)
+        )
+        self.gains[pin.key] = lambda achieved: _gain_rewrites(report, achieved)
+        return UpkeepWork(pin.key, pin, mark, (StripSettings(), rewriting))
 
     # --- indexes ----------------------------------------------------------------------------------------------------
 
@@ -384,14 +370,13 @@ class _Branch:
                 work = self._indexing(catalog, pin, held.state.head.mark, folds=folds, only=only)
                 if work is not None:
                     works.append(work)
-            lost: set[str] = set()
-            todo = self._left(self._again(self._turns(works), lost, why))
+            todo = self._left(self._again(self._turns(works), why))
             if not todo:
                 return
         for key in todo:
             self.reports[key].skipped = why.get(key, "writers were faster every time")
 
-    def _indexing(self, catalog: Catalog, pin: Pin, mark: str | None, *, folds: bool, only: Need | None) -> Work | None:
+    def _indexing(self, catalog: Catalog, pin: Pin, mark: str | None, *, folds: bool, only: Need | None) -> UpkeepWork | None:
         report = self.reports[pin.key]
         handle = self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
         wanted = wanted_indices(catalog.by_table_key(pin.key))
@@ -418,12 +403,8 @@ class _Branch:
         if not added:
             return None
 
-        def commit(line: Line) -> None:
-            transaction = indices.index_transaction(handle, added, removed, uuid=new_uuid(), properties=line.properties)
-            if line.send(lambda: self.engine.tables.commit(line.ref, handle, transaction, self.meter), 1):
-                self.gains[pin.key] = lambda: _gain_indices(report, built)
-
-        return Work(pin.key, pin, mark, commit)
+        self.gains[pin.key] = lambda _achieved: _gain_indices(report, built)
+        return UpkeepWork(pin.key, pin, mark, (AddIndices(handle, tuple(added), tuple(removed)),))
 
     def _unready(self, handle: object, need: IndexWork) -> str | None:
         if need.spec.kind == indices.VECTOR and need.need is Need.BUILD:
@@ -432,16 +413,11 @@ class _Branch:
         return None
 
 
-def _rewritten(task: compaction.Task, handle: object, meter: Meter) -> compaction.Result:
-    result = compaction.rewrite(task, handle, meter)  # type: ignore[arg-type]  # a Lance handle
-    progress.advance(compaction.source_rows(task), bytes=compaction.source_bytes(task))
-    return result
-
-
-def _gain_rewrites(report: TableReport, sent: Sent) -> None:
-    report.rewrites += sent.rewrites
-    report.rows_rewritten += sent.rows
-    report.bytes_rewritten += sent.bytes
+def _gain_rewrites(report: TableReport, achieved: Achieved) -> None:
+    report.rewrites += achieved.rewrites
+    report.rows_rewritten += achieved.rows
+    report.bytes_rewritten += achieved.bytes
+    report.settings_stripped += achieved.stripped
 
 
 def _gain_indices(report: TableReport, built: Iterable[IndexWork]) -> None:

@@ -1,7 +1,7 @@
-"""How writers of different processes give way to each other. Speed and fairness only: no step is safe because of this.
+"""How long writers of different processes wait for each other: heuristics for waiting and fairness.
 
-Everything runs on this process's own clock. How long others wait depends on when *they* first saw an operation at the
-front, never on a time that somebody wrote down.
+Correctness never depends on them. Everything runs on this process's own clock: how long others wait depends on when *they*
+first saw an operation at the front, never on a time that another process wrote down.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ GRACE_COMMITS = 20.0
 SHORT_GRACE = 0.06  # of the grace, behind a front that turned out dead: a row of dead owners must not cost one each ...
 SHORT_COMMITS = 3.0  # ... and never less than a living one needs to see that it is at the front, and to say so
 AWARE_GRACE = 0.06  # of the grace, for a while after a death: who kills one process often kills more
-DEAD_PROBABLY = 0.5  # of the grace: a front that was silent for so long, and is gone, was ended by somebody else
+DEAD_PROBABLY = 0.5  # of the grace: a front that was silent for so long, and is gone, was ended by another waiter
 AWARE_GRACES = 4.0  # how long that while is
-FURTHER_BACK = 1.2  # of the grace, for those with somebody between them and the front: one is enough to end the dead
-SIGN_OF_LIFE = 0.25  # of the grace: how often a writer that is long at the front says that it lives
-FIRST_SIGN = 0.02  # of the grace: the first time, before those behind it could take it for one of a row of dead
+FURTHER_BACK = 1.2  # of the grace, for waiters further back: one waiter is enough to end a dead operation
+BEAT = 0.25  # of the grace: how often a writer that is long at the front says that it lives
+FIRST_BEAT = 0.02  # of the grace: the first time, before those behind it could take it for one of a row of dead
 CONTENDED_MIN_S = 2.0
 CONTENDED_COMMITS = 30.0
 POLL_COMMITS = 0.5
-POLL_FIRST = 0.05  # behind the front itself: nobody works between its end and our look. Measured: a third more commits
+POLL_FIRST = 0.05  # directly behind the front, where every poll is idle time for all. Measured: a third more commits
 POLL_MIN_S = 0.002
 POLL_MAX_S = 0.5
-KEEP_COMMITS = 0.5  # how long a turn is kept for a next write that has not come yet ...
-KEEP_MIN_S = 0.002
-KEEP_MAX_S = 0.02
-KEPT_COMMITS = 4.0  # ... and how long a turn lasts before those behind it come first. One more commit than that fits
-KEPT_WAIT_S = 0.4  # shared by all who wait: so much longer does it take until everybody has had a turn
-KEPT_MAX = 8  # plans of one turn
+LEASE_GAP_COMMITS = 0.5  # how long a queue position is kept for a next write that has not come yet ...
+LEASE_GAP_MIN_S = 0.002
+LEASE_GAP_MAX_S = 0.02
+LEASE_COMMITS = 4.0  # ... and how long it lasts before those behind it come first. One more commit than that fits
+LEASE_WAIT_S = 0.4  # shared by all waiters: the most that leases add to one round of the queue
+LEASE_PLANS_MAX = 8  # plans under one queue position
 EWMA_ALPHA = 0.3
 FIRST_COMMIT_S = 0.05  # before anything was measured
 COMMIT_REQUESTS = 8.0  # one after the other, in any commit
@@ -48,7 +48,7 @@ class _Front:
     since: float
 
 
-class Manners:
+class ContentionTiming:
     """What this process has learned about its own speed and its neighbours."""
 
     def __init__(self, clock: Clock, rng: random.Random | None = None) -> None:
@@ -73,26 +73,26 @@ class Manners:
             with self._lock:
                 self._ended_at = self._clock.monotonic()
 
-    def keeps_turn(self, lasted_s: float, waiting: int) -> bool:
-        """Whether a turn that has lasted so long is kept: this process writes in a row, and those who wait can bear it."""
+    def keeps_lease(self, lasted_s: float, waiting: int) -> bool:
+        """Whether a queue position held for so long is kept: this process writes in a row, and few others wait."""
         with self._lock:
-            return self._follows_soon and lasted_s <= min(KEPT_COMMITS * self._slowest, KEPT_WAIT_S / max(1, waiting))
+            return self._follows_soon and lasted_s <= min(LEASE_COMMITS * self._slowest, LEASE_WAIT_S / max(1, waiting))
 
     @property
     def keep_s(self) -> float:
-        """How long a kept turn waits for the next write to begin."""
+        """How long a lease waits for the next write to begin."""
         with self._lock:
             return self._keep
 
     @property
     def _keep(self) -> float:
-        return min(max(KEEP_COMMITS * self._slowest, KEEP_MIN_S), KEEP_MAX_S)
+        return min(max(LEASE_GAP_COMMITS * self._slowest, LEASE_GAP_MIN_S), LEASE_GAP_MAX_S)
 
     @property
     def prepare_s(self) -> float:
-        """How long the next write may prepare in a kept turn: those behind see nothing move."""
+        """How long the next write may prepare under a lease: those behind see nothing move."""
         with self._lock:
-            return FIRST_SIGN * self._grace
+            return FIRST_BEAT * self._grace
 
     def note_commit(self, seconds: float) -> None:
         """One of our own commits took this long, waiting for others not included."""
@@ -109,8 +109,8 @@ class Manners:
         with self._lock:
             self._request_s += EWMA_ALPHA * (seconds - self._request_s)
 
-    def note_neighbour(self) -> None:
-        """Somebody was ahead of us or behind us."""
+    def note_contention(self) -> None:
+        """Another writer was ahead of us or behind us."""
         with self._lock:
             lasts = max(CONTENDED_MIN_S, CONTENDED_COMMITS * self._slowest)
             self._contended_until = self._clock.monotonic() + lasts
@@ -163,8 +163,8 @@ class Manners:
 class FrontWatch:
     """One waiter's view of who stands at the front, and since when it has not moved."""
 
-    def __init__(self, manners: Manners, clock: Clock, grace_s: float | None = None) -> None:
-        self._manners = manners
+    def __init__(self, timing: ContentionTiming, clock: Clock, grace_s: float | None = None) -> None:
+        self._timing = timing
         self._clock = clock
         self._grace_s = grace_s
         self._front: _Front | None = None
@@ -172,7 +172,7 @@ class FrontWatch:
 
     @property
     def after_dead(self) -> bool:
-        """Whether the one before was dead and nobody has shown a sign of life since."""
+        """Whether the one before was dead and no entry has moved since."""
         return self._short
 
     def standing_s(self, op: str, stamp: str) -> float:
@@ -188,9 +188,9 @@ class FrontWatch:
     def beyond_grace(self, op: str, stamp: str, rank: int = 1) -> bool:
         """Whether ``op``, seen at the front now, has stood there unchanged for too long. ``rank - 1`` others are between."""
         standing = self.standing_s(op, stamp)
-        grace = self._manners.grace_s if self._grace_s is None else self._grace_s
-        if self._short or self._manners.aware:
-            grace = max(grace * (SHORT_GRACE if self._short else AWARE_GRACE), SHORT_COMMITS * self._manners.commit_s)
+        grace = self._timing.grace_s if self._grace_s is None else self._grace_s
+        if self._short or self._timing.aware:
+            grace = max(grace * (SHORT_GRACE if self._short else AWARE_GRACE), SHORT_COMMITS * self._timing.commit_s)
         return standing >= (grace if rank <= 1 else grace * FURTHER_BACK)
 
     def front_was_dead(self, *, silent: bool) -> None:
@@ -198,13 +198,13 @@ class FrontWatch:
         self._front = None
         self._short = True
         if silent:
-            self._manners.note_death()
+            self._timing.note_death()
 
     def front_moved(self) -> None:
-        """The one at the front is gone: the next has a full grace, unless somebody died not long ago. After half a grace
-        of silence it was probably ended by somebody else behind it, who will be as quick with the next."""
+        """The one at the front is gone: the next has a full grace, unless an owner died not long ago. After half a grace
+        of silence another waiter has probably ended it, and will be as quick with the next."""
         front = self._front
-        if front is not None and self._clock.monotonic() - front.since >= DEAD_PROBABLY * self._manners.grace_s:
-            self._manners.note_death()
+        if front is not None and self._clock.monotonic() - front.since >= DEAD_PROBABLY * self._timing.grace_s:
+            self._timing.note_death()
         self._front = None
         self._short = False

@@ -1,40 +1,42 @@
-"""Drift that belongs to nobody: put a table back to its pin and publish that, so that quiet tables do not keep it.
+"""Drift without an owner: put a table back to its pin and publish that, so that quiet tables do not keep it.
 
-Nothing of a pin's content changes: what is published is a ``Restore`` of the very pin that it replaces. Whose a version is,
-is told by the intent that its properties name, and by a turn of upkeep on the table; where there is one, it is left alone.
+Nothing of a pin's content changes: what is published is a ``Restore`` of the very pin that it replaces. A version belongs to
+the pending intent that its properties name, or to a maintenance intent on the table; where there is one, it is left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from omnigraph.commit.compensate import OP_PROPERTY
-from omnigraph.commit.decide import swap_stands
+from omnigraph.commit.advance import Answer, LookAgain, Patience, Spots, Swap, Swapped, advance
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
-from omnigraph.commit.pins import with_stats
+from omnigraph.commit.pins import achieved_pin
+from omnigraph.commit.plan import MAINTENANCE
+from omnigraph.commit.properties import OP
 from omnigraph.core import failpoints
 from omnigraph.core.errors import Corruption
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import Change
-from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
-from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, VersionTx, same_files, stats_of
+from omnigraph.manifest.swap import Held
+from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, VersionTx, same_files
 
-ROUNDS_MAX = 12  # each ends with a swap, or finds that somebody else has moved the manifest
+ROUNDS_MAX = 12  # each ends with a swap, or finds that another writer has moved the manifest
 VERSIONS_READ_MAX = 200  # above one pin; each is read once, and what is behind them changes nothing
 
 
 class Drift(Enum):
     """What stands above a pin, or what was done about it."""
 
-    RUBBISH = "rubbish"  # belongs to nobody
-    UNREADABLE = "unreadable"  # belongs to nobody, and what made a version cannot be read
+    GARBAGE = "garbage"  # no pending operation claims it
+    UNREADABLE = "unreadable"  # no pending operation claims it, and what made a version cannot be read
     BUSY = "busy"  # belongs to a pending operation, whose own recovery ends it
+    INHERITED = "inherited"  # the line belongs to another branch, whose upkeep heals it
     HEALED = "healed"
 
 
@@ -87,16 +89,18 @@ def find_drift(
     own_ops: frozenset[str] = frozenset(),
     pass_over_unreadable: bool = False,
     meter: Meter,
+    held: Held | None = None,
 ) -> tuple[Held, dict[str, TableDrift]]:
     """Tables whose newest version is above the pin, and the state that was read before and after looking.
 
     Manifest, heads, intents, manifest again, in this order. An operation that was alive when its effect was seen still has
     its intent when these are listed; if it has none any more, it has ended, and the second look at the manifest shows how.
     """
-    held = engine.latest(branch, meter)
+    held = held or engine.latest(branch, meter)
     for _ in range(ROUNDS_MAX):
         wanted = held.state.tables if keys is None else set(keys) & held.state.tables.keys()
-        heads = {key: _head(engine, held.state.tables[key], meter) for key in sorted(wanted)}
+        owned = [key for key in sorted(wanted) if held.state.tables[key].owner == held.state.identity]
+        heads = {key: _head(engine, held.state.tables[key], meter) for key in owned}
         above = {key: head for key, head in heads.items() if head > held.state.tables[key].version}
         if not above:
             return held, {}
@@ -123,7 +127,7 @@ def _judge(engine: Engine, pin: Pin, head: int, intents: Iterable[Intent], meter
     handle = engine.tables.open(ref, pin.version, meter)
     intents = list(intents)
     ops = frozenset(intent.op for intent in intents)
-    in_upkeep = any(intent.kind == "maintenance" and pin.key in intent.keys for intent in intents)
+    in_upkeep = any(intent.kind == MAINTENANCE and pin.key in intent.keys for intent in intents)
     last = min(head, pin.version + VERSIONS_READ_MAX)
     numbers = [*range(pin.version + 1, last + 1), *([head] if head > last else [])]
     versions = tuple(
@@ -134,21 +138,21 @@ def _judge(engine: Engine, pin: Pin, head: int, intents: Iterable[Intent], meter
 
 
 def describe(number: int, note: VersionTx | None, ops: frozenset[str], *, in_upkeep: bool) -> VersionAbove:
-    """Rewrites of upkeep carry no name of their own; a turn of upkeep on the table speaks for them."""
+    """Compaction commits carry no operation id. Treat them as owned while a maintenance intent names the table."""
     if note is None:
         return VersionAbove(number, "gone", None, pending=False)
-    op = note.properties.get(OP_PROPERTY)
+    op = note.properties.get(OP)
     return VersionAbove(number, note.kind, op, op in ops if op is not None else in_upkeep, note.restore_of)
 
 
 def classify_drift(versions: Iterable[VersionAbove]) -> Drift:
-    """Pure. An effect that somebody may still publish, or will undo himself, makes the whole table his."""
+    """Pure. If any version belongs to a pending operation, the table is busy."""
     listed = list(versions)
     if any(version.pending for version in listed):
         return Drift.BUSY
     if any(version.kind == "unreadable" for version in listed):
         return Drift.UNREADABLE
-    return Drift.RUBBISH
+    return Drift.GARBAGE
 
 
 # --- healing ------------------------------------------------------------------------------------------------------------
@@ -164,37 +168,77 @@ def heal(
     pass_over_unreadable: bool = False,
     meter: Meter,
 ) -> dict[str, TableDrift]:
-    """Restore and publish every drifting table that is nobody's.
+    """Restore and publish every drifting table that no pending operation claims.
 
     ``own_ops``: operations whose effects the caller itself gives up. ``unreadable``: heal also where a transaction does not
     read. That is right wherever every intent reads, because a version that cannot be read belongs to no plan.
     """
-    healed: dict[str, TableDrift] = {}
-    keys = None if keys is None else frozenset(keys)
-    found: dict[str, TableDrift] = {}
-    for attempt in range(1, ROUNDS_MAX + 1):
-        held, found = find_drift(
-            engine, branch, keys, own_ops=own_ops, pass_over_unreadable=pass_over_unreadable, meter=meter
+    wanted = None if keys is None else frozenset(keys)
+    healing = _Healing(engine, branch, wanted, own_ops, unreadable, pass_over_unreadable, meter)
+    for _ in range(ROUNDS_MAX):
+        ended = advance(
+            engine,
+            branch,
+            healing.propose,
+            patience=Patience(ROUNDS_MAX),
+            spots=Spots("heal.before_swap", "heal.after_swap"),
+            meter=meter,
         )
-        mine = {
-            key: drift
-            for key, drift in found.items()
-            if drift.state is Drift.RUBBISH or (unreadable and drift.state is Drift.UNREADABLE)
-        }
-        if not mine:
+        if not isinstance(ended, Swapped):
             break
-        op = new_ulid(engine.clock)
-        standing = {key: _stand(engine, held.state.tables[key], drift, op, meter) for key, drift in mine.items()}
-        landed = {key: handle for key, handle in standing.items() if handle is not None}
-        if landed and _publish(engine, branch, held, landed, op, meter):
-            for key, handle in landed.items():
-                healed[key] = replace(mine[key], state=Drift.HEALED, published=handle.version)
-        engine.clock.sleep(engine.manners.jitter_s(min(attempt, 6)))
-    return {**found, **healed}
+        healing.note_published()
+    return {**healing.found, **healing.healed}
 
 
-def _stand(engine: Engine, pin: Pin, drift: TableDrift, op: str, meter: Meter) -> Any | None:
-    """A handle at a Restore of the pin: the newest version if it is one, else one made now. None: look again."""
+@dataclass
+class _Healing:
+    engine: Engine
+    branch: str
+    keys: frozenset[str] | None
+    own_ops: frozenset[str]
+    unreadable: bool
+    pass_over_unreadable: bool
+    meter: Meter
+    found: dict[str, TableDrift] = field(default_factory=dict)
+    healed: dict[str, TableDrift] = field(default_factory=dict)
+    _standing: dict[str, tuple[TableDrift, Any]] = field(default_factory=dict)
+
+    def propose(self, held: Held) -> Swap | Answer[None] | LookAgain:
+        """Restore what drifts on the newest state, and move the pins of what was restored."""
+        held, self.found = find_drift(
+            self.engine,
+            self.branch,
+            self.keys,
+            own_ops=self.own_ops,
+            pass_over_unreadable=self.pass_over_unreadable,
+            meter=self.meter,
+            held=held,
+        )
+        mine = {key: drift for key, drift in self.found.items() if self._is_ours(drift)}
+        if not mine:
+            return Answer(None)
+        op = new_ulid(self.engine.clock)
+        standing = {
+            key: (drift, _restore_pin(self.engine, held.state.tables[key], drift, op, self.meter))
+            for key, drift in mine.items()
+        }
+        self._standing = {key: (drift, handle) for key, (drift, handle) in standing.items() if handle is not None}
+        if not self._standing:
+            return LookAgain(pause=True)
+        pins = {key: achieved_pin(held.state.tables[key], handle) for key, (_, handle) in self._standing.items()}
+        return Swap(Change(pins=pins), {OP: op}, base=held)
+
+    def _is_ours(self, drift: TableDrift) -> bool:
+        return drift.state is Drift.GARBAGE or (self.unreadable and drift.state is Drift.UNREADABLE)
+
+    def note_published(self) -> None:
+        for key, (drift, handle) in self._standing.items():
+            self.healed[key] = replace(drift, state=Drift.HEALED, published=int(handle.version))
+
+
+def _restore_pin(engine: Engine, pin: Pin, drift: TableDrift, op: str, meter: Meter) -> Any | None:
+    """Return a dataset whose newest version restores the pin, committing one if needed. Return None if the outcome of that
+    commit is unknown; the caller looks again."""
     ref = TableRef(pin.location, pin.ref)
     newest = drift.versions[-1]
     handle = engine.tables.open(ref, pin.version, meter)
@@ -203,7 +247,7 @@ def _stand(engine: Engine, pin: Pin, drift: TableDrift, op: str, meter: Meter) -
         if same_files(handle, standing):
             return standing
     failpoints.hit("heal.before_restore", table_key=pin.key)
-    transaction = engine.tables.restore_transaction(handle, uuid=new_uuid(), properties={OP_PROPERTY: op})
+    transaction = engine.tables.restore_transaction(handle, uuid=new_uuid(), properties={OP: op})
     try:
         landed = engine.tables.commit(ref, handle, transaction, meter)
     except (NotLanded, CommitUnknown):
@@ -211,25 +255,3 @@ def _stand(engine: Engine, pin: Pin, drift: TableDrift, op: str, meter: Meter) -
     engine.tables.check_restored(handle, landed)
     failpoints.hit("heal.after_restore", table_key=pin.key)
     return landed
-
-
-def _publish(engine: Engine, branch: str, held: Held, landed: Mapping[str, Any], op: str, meter: Meter) -> bool:
-    """One swap that moves the healed pins and nothing else. It lands only on the very state whose pins were restored."""
-    pins = {key: with_stats(held.state.tables[key], handle.version, stats_of(handle)) for key, handle in landed.items()}
-    failpoints.hit("heal.before_swap")
-    try:
-        written = engine.manifest.write(held, Change(pins=pins), meter)
-        after = engine.manifest.swap(held, written, uuid=new_uuid(), properties={OP_PROPERTY: op}, meter=meter)
-    except (SwapLost, SwapUnknown):
-        return False
-    failpoints.hit("heal.after_swap")
-    doomed = engine.boundary.value(after.state.identity, meter=meter)
-    if swap_stands(after.version, doomed):
-        engine.remember(branch, after)
-        return True
-    # Unknown: only the newest manifest can tell. Nothing is lost either way, the next look finds what stands.
-    engine.drop(branch)
-    newest = engine.latest(branch, meter)
-    return all(
-        key in newest.state.tables and newest.state.tables[key].version >= pin.version for key, pin in pins.items()
-    )

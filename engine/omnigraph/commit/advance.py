@@ -1,0 +1,211 @@
+"""The one swap loop: every change of ``__manifest`` goes through here, whoever asks for it.
+
+A caller proposes a change as a function of the newest state. The loop loads that state, writes the change, swaps, waits and
+tries again where another writer was faster, and looks at the boundary after each swap of its own: a version at or below it
+may be one that nobody will ever see. An unknown outcome is resolved by reading the newest state, where the proposal
+recognises what it has done; it is never resolved by repeating the swap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.decide import swap_stands
+from omnigraph.commit.engine import Engine
+from omnigraph.core import failpoints
+from omnigraph.core.errors import OmnigraphError, StoreUnavailable
+from omnigraph.core.ids import new_uuid
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import Head
+from omnigraph.manifest.state import Change
+from omnigraph.manifest.swap import Held, Merged, SwapLost, SwapUnknown, Written
+
+T = TypeVar("T")
+
+BACKOFF_ATTEMPTS_MAX = 6  # the pause grows no further: losing to others says nothing about how busy the next moment is
+
+
+# --- what a caller proposes ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Swap:
+    """The change to make on a state. ``base``: the state it is made for, where that is newer than the one given.
+    ``written``: its files, if they exist already; they are used where they fit."""
+
+    change: Change | Merged
+    properties: Mapping[str, str]
+    written: Written | None = None
+    base: Held | None = None
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """No swap is needed, or none is allowed: the state says so."""
+
+    value: T
+
+
+@dataclass(frozen=True)
+class LookAgain:
+    """Something else was done that the next look will show. ``pause``: wait as after a lost swap."""
+
+    pause: bool = False
+
+
+Propose = Callable[[Held], Swap | Answer[T] | LookAgain]
+
+
+@dataclass(frozen=True)
+class Patience:
+    """When to stop. ``resolute``: go on after every failure of the store, because what was begun has to be ended."""
+
+    attempts: int
+    deadline: Deadline | None = None
+    resolute: bool = False
+
+
+@dataclass(frozen=True)
+class Spots:
+    """The failpoints around the swap."""
+
+    before: str = "advance.before_swap"
+    after: str = "advance.after_swap"
+
+
+# --- how it came out ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """The change is in the line, by a swap of ours."""
+
+    held: Held
+
+
+@dataclass(frozen=True)
+class Answered(Generic[T]):
+    held: Held
+    value: T
+
+
+@dataclass(frozen=True)
+class Ghost:
+    """Our swap made a version that nobody will see; ``held`` is the newest state. Only where the caller asked for it."""
+
+    held: Held
+
+
+@dataclass(frozen=True)
+class GaveUp:
+    """Out of attempts or time. ``may_stand``: the answer to a swap of ours was lost, so the change may be in the line."""
+
+    held: Held | None
+    error: OmnigraphError | None
+    may_stand: bool
+
+
+Outcome = Swapped | Answered[T] | Ghost | GaveUp
+
+
+# --- the loop -----------------------------------------------------------------------------------------------------------
+
+
+def advance(
+    engine: Engine,
+    branch: str,
+    propose: Propose[T],
+    *,
+    patience: Patience,
+    meter: Meter,
+    held: Held | None = None,
+    spots: Spots = Spots(),
+    swapped: Callable[[Held], None] | None = None,
+    ghost_ends: bool = False,
+) -> Outcome[T]:
+    """Swap what ``propose`` says on the newest state, until it stands or there is an answer.
+
+    ``held``: the state to try first; the newest is loaded otherwise. ``swapped`` is called between a swap and the look at the
+    boundary, for what may go on beside that look. ``ghost_ends``: a version that nobody will see ends the loop.
+    """
+    failure: OmnigraphError | None = None
+    may_stand = False
+    attempt = 0
+    pause = False
+    while True:
+        if pause:
+            engine.clock.sleep(engine.timing.jitter_s(min(attempt + 1, BACKOFF_ATTEMPTS_MAX)))
+        if attempt >= patience.attempts or (attempt and patience.deadline is not None and patience.deadline.passed):
+            return GaveUp(held, failure, may_stand)
+        attempt += 1
+        pause = True
+        try:
+            if held is None or attempt > 1:
+                held = engine.latest(branch, meter)
+            proposal = propose(held)
+            if isinstance(proposal, Answer):
+                return Answered(held, proposal.value)
+            if isinstance(proposal, LookAgain):
+                pause = proposal.pause
+                continue
+            after = _swap(engine, proposal.base or held, proposal, spots, attempt, meter)
+            may_stand = True
+            if swapped is not None:
+                swapped(after)
+            if _stands(engine, after, meter):
+                return Swapped(engine.remember(branch, after))
+            engine.drop(branch)
+            if ghost_ends:
+                return Ghost(engine.latest(branch, meter))
+        except SwapLost:
+            continue
+        except SwapUnknown as error:
+            failure, may_stand = StoreUnavailable(str(error)), True
+        except StoreUnavailable as error:
+            failure = error
+        except OmnigraphError as error:
+            # What was begun is ended, and a swap whose outcome is open is never left as if it had failed.
+            if not (patience.resolute or may_stand):
+                raise
+            failure = error
+
+
+def _swap(engine: Engine, base: Held, proposal: Swap, spots: Spots, attempt: int, meter: Meter) -> Held:
+    change = proposal.change
+    if isinstance(change, Merged):
+        failpoints.hit(spots.before, attempt=attempt)
+        after = engine.manifest.swap_archives(base, change, uuid=new_uuid(), meter=meter)
+    else:
+        written = proposal.written
+        if written is None or written.base != base.version or written.change != change:
+            written = engine.manifest.write(base, change, meter)
+        failpoints.hit(spots.before, attempt=attempt)
+        after = engine.manifest.swap(base, written, uuid=new_uuid(), properties=proposal.properties, meter=meter)
+    failpoints.hit(spots.after, attempt=attempt)
+    return after
+
+
+def _stands(engine: Engine, after: Held, meter: Meter) -> bool:
+    return swap_stands(after.version, engine.boundary.value(after.state.identity, repeated=0, meter=meter))
+
+
+# --- the head row -------------------------------------------------------------------------------------------------------
+
+
+def edit_head(
+    engine: Engine, branch: str, edit: Callable[[Head], Head], *, patience: Patience, meter: Meter
+) -> Answered[None] | Swapped | GaveUp:
+    """Change the head row by a swap that adds no commit. ``edit`` is applied to the newest head each time, and returns it as
+    it is where nothing is left to change."""
+
+    def propose(held: Held) -> Swap | Answer[None]:
+        wanted = edit(held.state.head)
+        return Answer(None) if wanted == held.state.head else Swap(Change(head=wanted), {})
+
+    ended = advance(engine, branch, propose, patience=patience, meter=meter)
+    if isinstance(ended, Ghost):
+        raise AssertionError("a change of the head is made again on the newest state")
+    return ended

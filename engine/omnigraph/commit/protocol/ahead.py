@@ -1,0 +1,68 @@
+"""What a write does beside its table commits and after its publish: the manifest's files written for the state that it should
+lead to, and its own rows noted in the key cache. All of it may be lost without harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from omnigraph.commit.builder import Planned
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.pins import stats_of_pin, with_stats
+from omnigraph.commit.plan import PublishPlan
+from omnigraph.commit.protocol.apply import Applied, Landing
+from omnigraph.commit.protocol.publish import on_state, publish_change
+from omnigraph.commit.steps import Staged
+from omnigraph.commit.txn import Txn
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import Pin
+from omnigraph.manifest.swap import Written
+from omnigraph.table.dataset import TableRef, predict_stats
+
+
+def predicted_pins(
+    plan: PublishPlan, txn: Txn, handles: Mapping[str, Any], staged: Mapping[str, Staged]
+) -> dict[str, Pin] | None:
+    """The pins that this plan publishes if every table lands at its place. None where they cannot be told ahead."""
+    pins = {}
+    for chain in plan.chains:
+        pin = txn.pin(chain.key) if chain.key in handles else None
+        if pin is None or len(chain.effects) != 1 or pin.bases or not plan.delta.is_empty:
+            return None
+        stats = predict_stats(stats_of_pin(pin), handles[chain.key], staged[chain.key].transaction)
+        if stats is None:
+            return None
+        pins[chain.key] = with_stats(pin, chain.version, stats)
+    return pins
+
+
+def write_ahead(engine: Engine, planned: Planned, txn: Txn, pins: Mapping[str, Pin], meter: Meter) -> Written:
+    """The manifest's data file for the state that this plan should lead to."""
+    change = on_state(publish_change(planned.plan, pins, planned.counts), txn.state, planned.plan)
+    return engine.manifest.write(txn.held, change, meter)
+
+
+def remember_own_rows(engine: Engine, txn: Txn, plan: PublishPlan, results: Mapping[str, Applied]) -> None:
+    """Tell the key cache what this write has put into its tables, so that the next look-up need not read it."""
+    for chain in plan.landing:
+        result = results.get(chain.key)
+        if result is None or result.landing is not Landing.EXACT or len(chain.effects) != 1 or chain.base is None:
+            continue
+        staged = result.staged[0]
+        if not staged.cacheable:
+            continue
+        pin = txn.pin(chain.key)
+        ref = TableRef(pin.location, pin.ref)
+        if pin.rows == 0:
+            # Nothing has asked an empty table anything; told its layout, the cache can follow what becomes of it.
+            engine.keys.put_layout(ref.relative, txn.pinned(pin.key).layout)
+        engine.keys.note_commit(
+            ref.location,
+            ref.relative,
+            pin.version,
+            result.handle,
+            staged.transaction.operation,
+            staged.rows,
+            staged.deleted,
+        )

@@ -1,0 +1,387 @@
+"""One graph write, from capturing the state to deleting its intent.
+
+``run`` takes a function that prepares the write; when which request is sent, what happens if one fails, and what the caller
+is told, is decided here. From the moment an intent is armed every write ends published, aborted, or as ``OutcomeUnknown``:
+no other exception leaves it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omnigraph.commit.builder import Minting, Planned, build_plan
+from omnigraph.commit.conflicts import after_refusal, key_row
+from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.decide import Check
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.intent import encode_plan
+from omnigraph.commit.pins import landed_pins
+from omnigraph.commit.plan import PublishPlan, RequestInfo
+from omnigraph.commit.pressure import INTENTS, Level, Pressure, weigh
+from omnigraph.commit.protocol.apply import Applied, Landing, Sending, apply, first_is_staged
+from omnigraph.commit.protocol.ahead import predicted_pins, remember_own_rows, write_ahead
+from omnigraph.commit.protocol.compensate import Aborted, WasPublished, end_by_abort
+from omnigraph.commit.protocol.publish import NotPublished, Published, publish, publish_change
+from omnigraph.commit.queue.arming import Arming, Queueing
+from omnigraph.commit.queue.timing import FrontWatch
+from omnigraph.commit.recovery.recover import help_or_wait
+from omnigraph.commit.request import Outcome, Prepared, Request
+from omnigraph.commit.steps import Staged, stage
+from omnigraph.commit.txn import Txn, open_txn, still_newest
+from omnigraph.core import failpoints, operation, progress
+from omnigraph.core.errors import (
+    Conflict,
+    InvalidInput,
+    OmnigraphError,
+    OutcomeUnknown,
+    PreconditionFailed,
+    WriterFenced,
+)
+from omnigraph.core.ids import new_ulid, new_uuid
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import Pin
+from omnigraph.manifest.swap import Held, Written
+
+Prepare = Callable[[Txn], Prepared | None]
+
+
+@dataclass(frozen=True)
+class _Retry:
+    """The plan has ended by an abort, or nothing of it was ever sent; prepare again."""
+
+    error: OmnigraphError | None
+
+
+def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Outcome:
+    """Prepare and publish until it is published, refused for a reason that lasts, or the deadline has passed."""
+    _check_request(engine, request)
+    deadline = Deadline(engine.clock, request.deadline_s)
+    wanted = Queueing(request.kind, request.branch, request.keys)
+    last: OmnigraphError | None = None
+    pressure: Pressure | None = None
+    with engine.writing(meter), engine.locks.holding(request.branch, request.keys, deadline), engine.timing.writing():
+        with Arming(engine, wanted, deadline, meter) as arming:
+            while True:
+                deadline.check("writing", last)
+                newest = arming.admit()
+                txn = open_txn(engine, request.branch, deadline=deadline, meter=meter, newest=newest)
+                if arming.queue_if_contended(txn.state):
+                    continue
+                early = _early_answer(engine, request, txn)
+                if early is not None:
+                    return early
+                if pressure is None:
+                    pressure = _apply_back_pressure(engine, request, txn)
+                    if pressure.level is Level.SLOW:
+                        continue
+                prepared = _prepare(txn, prepare)
+                if isinstance(prepared, _Retry):
+                    continue
+                if prepared is None:
+                    return Outcome(None)
+                started = engine.clock.monotonic()
+                ended = _attempt(engine, request, txn, prepared, arming)
+                if isinstance(ended, Outcome):
+                    if not prepared.stage_first:
+                        engine.timing.note_commit(engine.clock.monotonic() - started)
+                    return ended if pressure.level is Level.NONE else _warned(ended, pressure)
+                engine.timing.note_contention()
+                last = ended.error or last
+                operation.note(operation.CONFLICTS)
+
+
+# --- before anything is durable -----------------------------------------------------------------------------------------
+
+
+def _check_request(engine: Engine, request: Request) -> None:
+    if engine.read_only:
+        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False to write")
+    for name, value in (("actor", request.actor), ("idempotency_key", request.idempotency_key)):
+        if value is not None:
+            engine.limits.check(f"{name}_bytes", len(value.encode()))
+    engine.limits.check("tables_per_commit", len(request.keys))
+    engine.ref_of(request.branch)
+
+
+def _apply_back_pressure(engine: Engine, request: Request, txn: Txn) -> Pressure:
+    """Once per write: refuse it or delay it while upkeep lags behind the configured bounds."""
+    pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
+    if pressure.metric == INTENTS:
+        # The figure is from the last listing, whenever that was; before it counts against a write it is taken again.
+        engine.intents.names(txn.meter)
+        pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
+    if pressure.level is Level.FAIL:
+        raise pressure.refusal()
+    if pressure.level is Level.SLOW:
+        engine.clock.sleep(min(pressure.pause_s, max(0.0, txn.deadline.left() / 2)))
+    return pressure
+
+
+def _warned(outcome: Outcome, pressure: Pressure) -> Outcome:
+    warning = f"{pressure.message}; run `{pressure.typed}`"
+    return replace(outcome, warnings=(*outcome.warnings, warning))
+
+
+def _early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:
+    """A known idempotency key is answered with its receipt, a precondition that fails with an error; both only from a
+    state that is certainly the newest."""
+    if request.idempotency_key is not None:
+        row = engine.history.find_key(txn.held, request.idempotency_key, meter=txn.meter)
+        if row is not None:
+            return Outcome(row, replayed=True)
+    head = txn.state.head
+    if head.owner is not None and head.owner != engine.exclusive_token:
+        if not still_newest(txn):
+            return None
+        raise WriterFenced(f"the graph is used exclusively by {head.owner}", owner=head.owner, epoch=head.epoch)
+    if request.expect_head is not None and head.commit_id != request.expect_head:
+        if not still_newest(txn):
+            return None
+        raise PreconditionFailed(
+            f"the head of {request.branch} is {head.commit_id}, not {request.expect_head}",
+            expected=request.expect_head,
+            actual=head.commit_id,
+        )
+    return None
+
+
+def _prepare(txn: Txn, prepare: Prepare) -> Prepared | _Retry | None:
+    """A refusal or a no-op is an answer without a swap, so it must come from a state that is certainly the newest."""
+    try:
+        prepared = prepare(txn)
+    except (InvalidInput, Conflict):
+        if still_newest(txn):
+            raise
+        return _Retry(None)
+    if prepared is None or not prepared.steps:
+        return None if still_newest(txn) else _Retry(None)
+    return prepared
+
+
+def _plan(engine: Engine, request: Request, txn: Txn, prepared: Prepared, op: str) -> Planned:
+    info = RequestInfo(
+        id=new_ulid(engine.clock),
+        kind=request.kind,
+        parents=(txn.state.head.commit_id,),
+        actor=request.actor,
+        idempotency_key=request.idempotency_key,
+        expect_head=request.expect_head,
+        created_at_us=engine.clock.now_us(),
+        request=request.request,
+        content=request.content,
+    )
+    return build_plan(
+        txn.state,
+        prepared,
+        op=op,
+        graph=engine.graph_id,
+        branch=request.branch,
+        kind=request.kind,
+        requests=(info,),
+        owner=engine.owner,
+        mint=Minting(lambda: new_ulid(engine.clock), new_uuid),
+    )
+
+
+# --- one plan from A to D -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One plan under way."""
+
+    engine: Engine
+    request: Request
+    txn: Txn
+    prepared: Prepared
+    planned: Planned
+    arming: Arming
+
+    @property
+    def plan(self) -> PublishPlan:
+        return self.planned.plan
+
+    @property
+    def meter(self) -> Meter:
+        return self.txn.meter
+
+
+def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, arming: Arming) -> Outcome | _Retry:
+    started = engine.clock.monotonic()
+    with arming.planning() as op:
+        one = _Attempt(engine, request, txn, prepared, _plan(engine, request, txn, prepared, op), arming)
+        data = encode_plan(one.plan)
+        rows = sum(step.total.inserted + step.total.updated for step in prepared.steps)
+        with progress.phase("writing", total=rows):
+            ready = _stage_and_arm(one, data)
+        if ready is None:
+            return _Retry(None)
+        operation.note(operation.ATTEMPTS)
+        try:
+            with progress.phase("publishing", unit="tables", total=len(one.plan.chains)):
+                outcome = _apply_and_publish(one, ready, started)
+                progress.advance(len(one.plan.chains))
+        except BaseException as error:
+            # Table commits were sent and no end of the plan is known. Its intent stays for recovery.
+            arming.abandon()
+            if not isinstance(error, Exception):
+                raise
+            raise _unknown(one.plan, error) from error
+        if isinstance(outcome, OmnigraphError):
+            raise outcome
+        return outcome
+
+
+def _unknown(plan: PublishPlan, error: Exception) -> OutcomeUnknown:
+    if isinstance(error, OutcomeUnknown) and error.facts.get("commit_id") == plan.head:
+        return error
+    return OutcomeUnknown(
+        f"write {plan.head} was interrupted before it had an outcome: {error}",
+        hint=f"ask with `omnigraph commit outcome {plan.head}`; do not repeat the write blindly",
+        commit_id=plan.head,
+        operation_id=plan.op,
+    )
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """The tables whose first effect is staged: their handles at the pin, and the transactions."""
+
+    handles: Mapping[str, Any]
+    staged: Mapping[str, Staged]
+
+
+def _stage_and_arm(one: _Attempt, data: bytes) -> _Ready | None:
+    """Data files, and the intent beside them. None: the queue position was lost; nothing was sent."""
+    if one.prepared.stage_first and not one.arming.extend_for_staging(one.txn.state):
+        return None
+    one.meter.step()
+    keys = [chain.key for chain in one.plan.landing if first_is_staged(chain)]
+    staging = [one.engine.spawn(_stage, one, key) for key in keys]
+    found = one.arming.arm(one.plan.op, data, staging, staged_first=one.prepared.stage_first)
+    if found is None:
+        return None
+    return _Ready(
+        {key: handle for key, (handle, _) in zip(keys, found, strict=True)},
+        {key: staged for key, (_, staged) in zip(keys, found, strict=True)},
+    )
+
+
+def _stage(one: _Attempt, key: str) -> tuple[Any, Staged]:
+    """The handle and the transaction. A table that is not open yet is opened beside the others, and beside the intent."""
+    handle = one.txn.handle(key)
+    step = one.planned.steps_of(key)[0]
+    mark = one.txn.state.head.mark
+    staged = stage(
+        step, handle, tables=one.engine.tables, files=one.request.files, mark=mark, meter=one.meter
+    )
+    return handle, staged
+
+
+def _apply_and_publish(one: _Attempt, ready: _Ready, started: float) -> Outcome | _Retry | OmnigraphError:
+    engine, meter = one.engine, one.meter
+    one.request.files.sent = True
+    pins = predicted_pins(one.plan, one.txn, ready.handles, ready.staged)
+    meter.step(3)
+    ahead = None
+    if pins is not None:
+        ahead = engine.spawn(write_ahead, engine, one.planned, one.txn, pins, meter)
+    sending = Sending(engine, one.planned, one.request.files, meter)
+    results = apply(sending, ready.handles, ready.staged, serial=one.arming.one_by_one)
+    written: Written | None = None
+    with contextlib.suppress(OmnigraphError):  # the publish writes it again
+        written = None if ahead is None else ahead.result()
+    if not one.prepared.stage_first:
+        engine.timing.note_work(engine.clock.monotonic() - started)
+    ended = _publish_or_abort(one, pins, written, results)
+    return _conclude(one, ended, results)
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How a plan ended, and why if it was not by its publish."""
+
+    how: Published | WasPublished | Aborted
+    refusal: NotPublished | None = None
+
+
+def _publish_or_abort(
+    one: _Attempt, pins: Mapping[str, Pin] | None, written: Written | None, results: Mapping[str, Applied]
+) -> _Ended:
+    engine, plan = one.engine, one.plan
+    refusal: NotPublished | None = None
+    if all(result.landing is Landing.EXACT for result in results.values()):
+        if pins is None:
+            handles = {key: result.handle for key, result in results.items()}
+            pins = landed_pins(one.txn.state, plan, handles)
+        one.meter.step(2)
+        result = publish(
+            engine,
+            plan,
+            publish_change(plan, pins, one.planned.counts),
+            held=one.txn.held,
+            written=written,
+            revalidate=_revalidator(one),
+            swapped=lambda _held: one.arming.published(plan.op),
+            meter=one.meter,
+        )
+        if isinstance(result, Published):
+            return _Ended(result)
+        refusal = result
+    if refusal is None or not refusal.ghost:
+        engine.timing.note_contention()
+    # A refused table holds nothing of ours. It is looked at all the same: what refused us may be left from a dead operation,
+    # and would refuse us again. A living operation keeps the right of way there.
+    touched = {
+        key: result.landing is Landing.UNKNOWN
+        for key, result in results.items()
+        if result.may_stand or result.landing is Landing.REFUSED
+    }
+    watch = FrontWatch(engine.timing, engine.clock)
+    ghost = refusal is not None and refusal.ghost
+    how = end_by_abort(
+        engine,
+        plan,
+        touched,
+        actor=plan.actor,
+        # A plan under way is brought to its end even when the caller's time is nearly up: an outcome beats a date.
+        deadline=Deadline(engine.clock, max(one.txn.deadline.left(), 4 * engine.timing.grace_s)),
+        give_way=lambda other, rank: help_or_wait(engine, other, watch=watch, meter=one.meter, rank=rank),
+        # Another process that has read the intent may still publish a plan whose version was a ghost.
+        record=ghost,
+        meter=one.meter,
+    )
+    return _Ended(how, refusal)
+
+
+def _revalidator(one: _Attempt) -> Callable[[Held], bool] | None:
+    again = one.prepared.revalidate
+    if again is None:
+        return None
+    return lambda held: again(replace(one.txn, held=held, _pinned={}))
+
+
+def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> Outcome | _Retry | OmnigraphError:
+    """End the intent and say what happened. A refusal that lasts is returned, not raised."""
+    how, plan, arming = ended.how, one.plan, one.arming
+    if isinstance(how, Published | WasPublished):
+        fresh = isinstance(how, Published) and how.fresh
+        warning = arming.finish(plan.op, keep_lease=fresh)
+        one.engine.remember(one.request.branch, how.held)
+        remember_own_rows(one.engine, one.txn, plan, results)
+        return Outcome(how.rows[-1], warnings=() if warning is None else (warning.message,))
+    refused = ended.refusal.check if ended.refusal is not None else None
+    lasts = refused is not None and refused.check in _LASTING
+    if not lasts and arming.requeue(how.held.state):
+        return _Retry(after_refusal(plan, ended.refusal, how.held))
+    arming.finish(plan.op, keep_lease=False)
+    if refused is not None and refused.check is Check.KEY_TAKEN:
+        return Outcome(key_row(refused), replayed=True)
+    error = after_refusal(plan, ended.refusal, how.held)
+    return error if lasts else _Retry(error)
+
+
+_LASTING = (Check.KEY_TAKEN, Check.HEAD_MOVED, Check.FENCED, Check.BRANCH_GONE, Check.CLOSED)

@@ -1,0 +1,312 @@
+"""How a plan's intent is armed: directly where nothing else is going on, through the queue where writers have met.
+
+A queue entry (a *ticket*) is the writer's own intent file in state ``waiting``. It is created before anything is staged,
+because a plan made before the wait would be stale when the wait is over. Writers that meet no other never list and never
+wait. Nothing here decides what is true: it only spares work that would be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.engine import Engine, gather
+from omnigraph.commit.intent import Ticket, encode_ticket
+from omnigraph.commit.plan import BranchName
+from omnigraph.commit.queue import local_operations
+from omnigraph.commit.queue.heartbeat import Heartbeat
+from omnigraph.commit.queue.lease import QueueLease
+from omnigraph.commit.queue.line import QueueLine
+from omnigraph.commit.queue.timing import LEASE_PLANS_MAX
+from omnigraph.core import failpoints
+from omnigraph.core.errors import OmnigraphError
+from omnigraph.core.ids import new_ulid, ulid_row
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.state import State
+from omnigraph.manifest.swap import Held
+
+
+@dataclass(frozen=True)
+class Queueing:
+    """What a writer queues for."""
+
+    kind: str
+    branch: str
+    keys: frozenset[str]
+
+
+class Arming:
+    """The way of one write to an armed intent, and of that intent to its end.
+
+    ``admit`` waits for the writers ahead, ``arm`` makes the intent durable, ``requeue`` keeps the position after an abort,
+    ``finish`` ends the intent of a plan whose end is durable. In between, ``queue_if_contended`` and ``abandon``.
+    """
+
+    def __init__(self, engine: Engine, wanted: Queueing, deadline: Deadline, meter: Meter) -> None:
+        self._engine = engine
+        self._wanted = wanted
+        self._deadline = deadline
+        self._meter = meter
+        self._line = QueueLine(engine, wanted.branch, wanted.keys, deadline, meter)
+        self._ticket = b""
+        self._heartbeat: Heartbeat | None = None
+        self._reserved: tuple[str, ...] = ()  # operation ids for the plans that may follow in this queue position
+        self._admitted_at = 0.0
+        self._lease: QueueLease | None = None  # the last plan's file, until this plan's intent is there
+        self._superseded: QueueLease | None = None  # the same, while that file is being deleted
+        self._deleting: Future[OmnigraphError | None] | None = None
+        self.op: str | None = None  # of the queue entry; None for a writer that does not queue
+
+    def __enter__(self) -> Arming:
+        """Take over the queue position that the last write of this process has left, if it has."""
+        lease = self._engine.leases.take(self._wanted.branch, self._wanted.keys, self._meter)
+        if lease is not None:
+            self._follow(lease)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self.op is not None:
+                self._stop_heartbeat()
+                self._engine.intents.disarm(self.op, self._meter)
+        finally:
+            self._forget()
+
+    # --- admit ------------------------------------------------------------------------------------------------------
+
+    def admit(self) -> Future[Held] | None:
+        """Wait until no older intent names one of our tables; end those of dead owners on the way.
+
+        Returns the newest state, asked for as soon as nothing is ahead; None if nothing was.
+        """
+        if self.op is None or self._lease is not None:
+            return None
+        newest = self._line.wait_for_front(self.op)
+        self._admitted_at = self._engine.clock.monotonic()
+        self._start_heartbeat()
+        return newest
+
+    def queue_if_contended(self, state: State) -> bool:
+        """Create a ticket where writers have met lately and this one has none. True: it queues now, so wait first."""
+        if self.op is not None or not self._wanted.keys or not self._engine.timing.contended:
+            return False
+        self.enqueue(state)
+        return True
+
+    def enqueue(self, state: State) -> None:
+        """Create the ticket. Its id is its position: behind every entry that is known, also if this clock is slow."""
+        self.op, *rest = ulid_row(LEASE_PLANS_MAX, self._engine.clock, after=self._engine.intents.newest)
+        self._reserved = tuple(rest)
+        local_operations.begin(self.op)
+        self._ticket = self._encode_ticket(self.op, state)
+        self._engine.intents.arm(self.op, self._ticket, self._meter)
+
+    def overtaken(self) -> bool:
+        """The second look: an older ticket may have been on its way when we listed. It also comes before a lease."""
+        if self.op is None or not self._line.ahead(self.op):
+            return False
+        if self._lease is not None:
+            self._forget()
+        return True
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether table commits are sent one after the other: this writer competes, and holds no queue position."""
+        return self._engine.timing.contended and self.op is None
+
+    # --- arm --------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def planning(self) -> Iterator[str]:
+        """The operation id of the next plan; other parts of this process see it as alive meanwhile."""
+        if self.op is not None:
+            yield self.op  # the entry lives as long as this write
+            return
+        op = new_ulid(self._engine.clock)
+        local_operations.begin(op)
+        try:
+            yield op
+        finally:
+            local_operations.end(op)
+
+    def extend_for_staging(self, state: State) -> bool:
+        """Something long is done before arming: a lease becomes a ticket with a heartbeat. False: the lease was lost."""
+        if self.op is None or self._lease is None:
+            return True
+        ticket = self._encode_ticket(self.op, state)
+        if not self.replace_by(ticket):
+            return False
+        self._ticket = ticket
+        self._start_heartbeat()
+        return True
+
+    def arm(self, op: str, data: bytes, staging: Sequence[Future[Any]], *, staged_first: bool) -> list[Any] | None:
+        """Make the intent durable beside staging, or after it where staging is long. Returns what was staged.
+
+        None: the queue position was lost, and nothing was sent. An exception leaves no intent behind.
+        """
+        try:
+            return self._arm(op, data, staging, staged_first=staged_first)
+        except BaseException:
+            try:
+                wait(staging)  # nothing of ours still runs when the caller sees the error
+            finally:
+                # No table commit was sent, so nothing can become visible: the intent may go, if it is there at all.
+                self._engine.intents.disarm(op)
+            raise
+
+    def _arm(self, op: str, data: bytes, staging: Sequence[Future[Any]], *, staged_first: bool) -> list[Any] | None:
+        meter, intents = self._meter, self._engine.intents
+        if self.op is not None:
+            # A short staging goes on while the ticket becomes the plan; a long one needs the ticket's heartbeat.
+            overtaken = self.overtaken()
+            if overtaken or staged_first:
+                gather(staging)
+            if overtaken:
+                return None
+            meter.step()
+            armed = self.replace_by(data)
+            staged = gather(staging)
+            if not armed:
+                return None
+        elif staged_first:
+            staged = gather(staging)
+            meter.step()
+            failpoints.hit("arm.before")
+            intents.arm(op, data, meter)
+        else:
+            failpoints.hit("arm.before")
+            *staged, _ = gather([*staging, self._engine.spawn(intents.arm, op, data, meter)])
+        failpoints.hit("arm.after")
+        return staged
+
+    def replace_by(self, data: bytes) -> bool:
+        """Replace the ticket by the plan, under the same id. Under a lease the file is new, and the last plan's is deleted.
+        False: the lease was lost; queue again."""
+        if self.op is None:
+            raise AssertionError("only a queue entry is replaced")
+        if self._lease is None:
+            self._stop_heartbeat()
+            self._engine.intents.rewrite(self.op, data, self._meter)
+            return True
+        if not self._lease.begin_arming():
+            self._forget()
+            return False
+        failpoints.hit("arm.before")
+        self._engine.intents.arm(self.op, data, self._meter)
+        self._lease.end()
+        self._superseded, self._lease = self._lease, None
+        return True
+
+    # --- requeue ----------------------------------------------------------------------------------------------------
+
+    def requeue(self, state: State) -> bool:
+        """After an abort, replace the plan by a ticket with the next reserved id, so that the writer keeps its position.
+        False: it had none, or has used up its reserved ids."""
+        if self.op is None or not self._reserved:
+            return False
+        lease = self._offer_lease(self.op)
+        if lease.take(self._wanted.branch, self._wanted.keys, self._meter):
+            self._follow(lease)
+            try:
+                self.extend_for_staging(state)
+            except OmnigraphError:  # no ticket, no position: the plan has ended all the same
+                self._engine.intents.disarm(lease.reserved[0], self._meter)
+                self._forget()
+        return True
+
+    # --- finish -----------------------------------------------------------------------------------------------------
+
+    def published(self, op: str) -> None:
+        """The swap was made: delete the intent beside the look at the boundary, unless the position is kept as a lease."""
+        failpoints.hit("disarm.before")
+        if not self._may_lease():
+            self._deleting = self._engine.spawn(self._engine.intents.disarm, op, self._meter)
+
+    def finish(self, op: str, *, keep_lease: bool) -> OmnigraphError | None:
+        """The plan's end is durable: delete its intent, or leave it as a lease for the next write of this process.
+
+        Returns why a file is still there, if one is."""
+        deleting, self._deleting = self._deleting, None
+        if deleting is None and keep_lease and self._may_lease():
+            self._offer_lease(self.op or op)
+            return self._left_behind()
+        warning = self._engine.intents.disarm(op, self._meter) if deleting is None else deleting.result()
+        self._forget()
+        failpoints.hit("disarm.after")
+        return warning or self._left_behind()
+
+    def abandon(self) -> None:
+        """Stop using the queue entry without deleting its intent: the outcome of the plan is unknown."""
+        self._forget()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _may_lease(self) -> bool:
+        """Whether the position goes on after this plan: the next write of this process is likely to come at once."""
+        held_s = self._engine.clock.monotonic() - self._admitted_at
+        others = self._engine.intents.seen - 1
+        return self.op is not None and bool(self._reserved) and self._engine.timing.keeps_lease(held_s, others)
+
+    def _offer_lease(self, op: str) -> QueueLease:
+        wanted = self._wanted
+        lease = self._engine.leases.offer(
+            self._engine, op, self._reserved, wanted.branch, wanted.keys, self._admitted_at
+        )
+        self.op = None
+        return lease
+
+    def _follow(self, lease: QueueLease) -> None:
+        self._lease, self._admitted_at = lease, lease.since
+        self.op, *rest = lease.reserved
+        self._reserved = tuple(rest)
+        self._line.ignore(lease.op)
+        local_operations.begin(self.op)
+
+    def _left_behind(self) -> OmnigraphError | None:
+        return None if self._superseded is None else self._superseded.deleted()
+
+    def _forget(self) -> None:
+        """The file is gone or is not ours to delete. The next plan of this write queues again."""
+        try:
+            self._stop_heartbeat()
+        finally:
+            if self._lease is not None:
+                self._lease.end()
+                self._lease = None
+            if self.op is not None:
+                local_operations.end(self.op)
+            self.op = None
+
+    def _encode_ticket(self, op: str, state: State) -> bytes:
+        tables = tuple((key, _identity(state, key)) for key in sorted(self._wanted.keys))
+        branch = BranchName(self._wanted.branch, state.identity)
+        return encode_ticket(
+            Ticket(self._engine.graph_id, op, self._wanted.kind, branch, tables, self._engine.owner)
+        )
+
+    def _start_heartbeat(self) -> None:
+        if self.op is not None and self._heartbeat is None:
+            self._heartbeat = Heartbeat(self._engine, self.op, self._ticket)
+            self._heartbeat.start()
+
+    def _stop_heartbeat(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
+
+
+def _identity(state: State, key: str) -> str:
+    pin = state.tables.get(key)
+    return "" if pin is None else pin.identity
+
+
+def queueing(kind: str, branch: str, keys: Collection[str]) -> Queueing:
+    return Queueing(kind, branch, frozenset(keys))

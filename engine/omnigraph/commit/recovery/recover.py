@@ -1,0 +1,342 @@
+"""End the operations of others: what an intent asks for is decided by ``decide`` and done here, step by repeatable step.
+
+Every step may be repeated and killed anywhere. Rolling forward publishes the plan under its own commit ids and actors by the
+code its owner would have used; rolling back is an abort made by another process. It fences no writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omnigraph.commit.advance import Answer, GaveUp, Patience, Spots, Swap, advance
+from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.decide import Decision, End, decide
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.intent import Intent
+from omnigraph.commit.pins import landed_pins
+from omnigraph.commit.plan import PublishPlan
+from omnigraph.commit.properties import ABORT, OP, PLAN, Counts, counts_in
+from omnigraph.commit.protocol.compensate import WasPublished, end_by_abort
+from omnigraph.commit.protocol.publish import Published, publish, publish_change
+from omnigraph.commit.protocol.publish import Recovered as RecoveredBy
+from omnigraph.commit.queue.timing import FrontWatch
+from omnigraph.commit.recovery import audit
+from omnigraph.commit.recovery.evidence import Found, collect_evidence, owner_gone
+from omnigraph.core import failpoints, operation
+from omnigraph.core.errors import Corruption, OutcomeUnknown
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import AbortRow
+from omnigraph.manifest.state import Change
+from omnigraph.manifest.swap import Held
+from omnigraph.table.dataset import TableRef
+
+UNDO_DEADLINE_S = 60.0
+WITHDRAW_ATTEMPTS_MAX = 12
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What was done about one intent."""
+
+    op: str
+    decision: Decision
+    commit_id: str | None
+    branch: str
+    actor: str | None
+    tables: Mapping[str, Mapping[str, int]]
+    file_left: bool = False  # it has ended, but its file could not be deleted
+    reason: str | None = None  # why it was left
+
+    @property
+    def ended(self) -> bool:
+        return self.decision not in (Decision.WAIT, Decision.LEAVE)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "operation_id": self.op,
+            "decision": self.decision.value,
+            "commit_id": self.commit_id,
+            "branch": self.branch,
+            "actor": self.actor,
+            "tables": {key: dict(value) for key, value in sorted(self.tables.items())},
+        }
+
+
+def recover_all(engine: Engine, *, meter: Meter, beyond_grace: bool = False) -> list[Recovered]:
+    """One pass over the pending intents, oldest first. Never waits. ``beyond_grace``: take every owner for gone.
+
+    Fails loudly where the intents cannot be listed, or one cannot be read.
+    """
+    done = []
+    for op, _stamp in engine.pending(meter):
+        intent = engine.intents.read(op, meter)
+        if intent is not None:
+            gone = owner_gone(engine, intent) or (beyond_grace and not _ours_and_live(engine, intent))
+            done.append(recover_one(engine, intent, gone=gone, meter=meter))
+    if not all(one.ended for one in done):
+        engine.timing.note_contention()  # others write here: a new writer queues like them
+    return done
+
+
+def _ours_and_live(engine: Engine, intent: Intent) -> bool:
+    return intent.owner == engine.owner and not owner_gone(engine, intent)
+
+
+def recover_one(
+    engine: Engine, intent: Intent, *, gone: bool, meter: Meter, within_s: float = UNDO_DEADLINE_S
+) -> Recovered:
+    """Do what durable state says about this intent. ``gone``: its owner is beyond grace or known to be dead. ``within_s``:
+    how long an undoing may take before it is left, as ``OutcomeUnknown`` of that plan, to the next recovery."""
+    failpoints.hit("recover.before_look", op=intent.op)
+    found = collect_evidence(engine, intent, gone=gone, meter=meter)
+    decision = decide(found.evidence)
+    if decision is Decision.WAIT:
+        return _report(intent, decision)
+    if decision is Decision.LEAVE:
+        return replace(_report(intent, decision), reason=_why_left(intent))
+    if decision is Decision.STOP:
+        raise _contradiction(intent, found)
+    if decision is Decision.DELETE_TICKET:
+        return _end(engine, intent, decision, meter)
+    if decision is Decision.DISCARD:
+        audit.write(engine, intent, audit.ORPHANED_BRANCH_DISCARDED)
+        return _end(engine, intent, decision, meter)
+    if decision is Decision.WITHDRAW:
+        return _withdraw(engine, intent, found, meter)
+    plan = intent.plan
+    if decision is Decision.FINISH:
+        return _finish(engine, intent, plan, found, meter)
+    if plan is None or found.held is None:
+        raise AssertionError("only a plan on a live branch gets here")
+    if decision is Decision.ROLL_FORWARD and _roll_forward(engine, plan, found, meter):
+        tables = _moves(plan)
+        audit.write(engine, intent, audit.ROLLED_FORWARD, tables)
+        return _end(engine, intent, decision, meter, tables)
+    return _roll_back(engine, intent, plan, found, min(within_s, UNDO_DEADLINE_S), meter)
+
+
+def _why_left(intent: Intent) -> str:
+    return intent.why_unknown or f"its branch {intent.branch.name!r} ({intent.branch.identity}) cannot be resolved"
+
+
+def _moves(plan: PublishPlan) -> dict[str, dict[str, int]]:
+    return {chain.key: {"from": chain.pin, "to": chain.version} for chain in plan.landing}
+
+
+# --- forward ------------------------------------------------------------------------------------------------------------
+
+
+def _roll_forward(engine: Engine, plan: PublishPlan, found: Found, meter: Meter) -> bool:
+    """Publish a complete plan as its owner would have. False: it was refused, or became a ghost."""
+    held = found.held
+    if held is None:
+        return False
+    counts = {chain.key: _counts(engine, plan, found, chain.key, meter) for chain in plan.chains}
+    pins = landed_pins(held.state, plan, found.landed)
+    by = RecoveredBy(audit.RECOVERY_ACTOR, engine.clock.now_us())
+    failpoints.hit("recover.before_publish", op=plan.op)
+    result = publish(engine, plan, publish_change(plan, pins, counts, by), held=held, meter=meter)
+    return isinstance(result, Published)
+
+
+def _counts(
+    engine: Engine, plan: PublishPlan, found: Found, key: str, meter: Meter
+) -> tuple[Counts, ...] | None:
+    """The row counts that the writer left in its table transactions, added up over the chain."""
+    chain = plan.chain(key)
+    if chain is None or any(effect.kind in ("adopt", "restore") for effect in chain.effects):
+        return None
+    total: tuple[Counts, ...] | None = tuple(Counts() for _ in plan.requests)
+    for version, _uuid in chain.places():
+        ref = TableRef(chain.path, chain.ref)
+        note = engine.tables.transaction_at(ref, found.landed[key], version, meter)
+        told = counts_in(note.properties if note is not None else {}, len(plan.requests))
+        if told is None or total is None:
+            return None
+        total = tuple(one.plus(two) for one, two in zip(total, told, strict=True))
+    return total
+
+
+# --- back ---------------------------------------------------------------------------------------------------------------
+
+
+def _roll_back(
+    engine: Engine, intent: Intent, plan: PublishPlan, found: Found, within_s: float, meter: Meter
+) -> Recovered:
+    drifted = {
+        key: False
+        for key, table in found.evidence.tables.items()
+        if table.pin is not None and table.head is not None and table.head > table.pin
+    }
+    result = end_by_abort(
+        engine,
+        plan,
+        drifted,
+        actor=audit.RECOVERY_ACTOR,
+        deadline=Deadline(engine.clock, within_s),
+        give_way=lambda _op, _rank: False,
+        meter=meter,
+        record=True,
+    )
+    if isinstance(result, WasPublished):
+        tables = _moves(plan)
+        audit.write(engine, intent, audit.ROLLED_FORWARD, tables)
+        return _end(engine, intent, Decision.FINISH, meter, tables)
+    # On record is the version whose content the table has again; what is published is the one that brought it back.
+    back = {
+        key: {"from": table.head or 0, "to": result.restored.get(key, table.pin or 0)}
+        for key, table in found.evidence.tables.items()
+        if key in drifted
+    }
+    audit.write(engine, intent, audit.ROLLED_BACK, back)
+    return _end(engine, intent, Decision.ROLL_BACK, meter, back)
+
+
+# --- offers -------------------------------------------------------------------------------------------------------------
+
+
+def _withdraw(engine: Engine, intent: Intent, found: Found, meter: Meter) -> Recovered:
+    """End an offer without owner by an abort under its own id. Deleting its file alone is no end: a writer that has read it
+    may still carry it out."""
+    request = intent.request
+    if request is None or found.held is None:
+        raise AssertionError("only an offer is withdrawn")
+    judged_at = found.held.version
+
+    def propose(held: Held) -> Swap | Answer[None]:
+        if engine.history.find(held, request.id, meter=meter) is not None:
+            return Answer(None)
+        row = AbortRow(
+            id=request.id,
+            plan=request.id,
+            actor=audit.RECOVERY_ACTOR,
+            base=judged_at,
+            created_at_us=engine.clock.now_us(),
+        )
+        return Swap(Change(history=(row,)), {OP: intent.op, PLAN: request.id, ABORT: request.id})
+
+    ended = advance(
+        engine,
+        intent.branch.name,
+        propose,
+        patience=Patience(WITHDRAW_ATTEMPTS_MAX),
+        spots=Spots("withdraw.before_swap", "withdraw.after_swap"),
+        meter=meter,
+    )
+    if isinstance(ended, GaveUp):
+        raise OutcomeUnknown(
+            f"the offer {intent.op} could not be withdrawn; it is kept",
+            hint=f"ask with `omnigraph commit outcome {request.id}`, then recover again",
+            commit_id=request.id,
+            operation_id=intent.op,
+        )
+    audit.write(engine, intent, audit.OFFER_WITHDRAWN)
+    return _end(engine, intent, Decision.WITHDRAW, meter)
+
+
+# --- finish -------------------------------------------------------------------------------------------------------------
+
+
+def _finish(engine: Engine, intent: Intent, plan: PublishPlan | None, found: Found, meter: Meter) -> Recovered:
+    """The plan has ended: by its owner, or by a recovery that died before its record. Write the record if it is missing."""
+    if plan is not None and found.evidence.end is End.ABORTED:
+        audit.write(engine, intent, audit.ROLLED_BACK)
+    elif plan is not None:
+        audit.write(engine, intent, audit.ROLLED_FORWARD, _moves(plan))
+    return _end(engine, intent, Decision.FINISH, meter)
+
+
+def _end(
+    engine: Engine,
+    intent: Intent,
+    decision: Decision,
+    meter: Meter,
+    tables: Mapping[str, Mapping[str, int]] | None = None,
+) -> Recovered:
+    """The outcome is durable already: delete the intent. If the delete fails, the next recovery repeats it."""
+    left = engine.intents.disarm(intent.op, meter) is not None
+    return replace(_report(intent, decision, tables), file_left=left)
+
+
+def _report(intent: Intent, decision: Decision, tables: Mapping[str, Mapping[str, int]] | None = None) -> Recovered:
+    plan = intent.plan
+    if decision in (Decision.ROLL_FORWARD, Decision.ROLL_BACK, Decision.FINISH, Decision.DISCARD):
+        operation.note(operation.RECOVERIES)
+    return Recovered(
+        intent.op,
+        decision,
+        plan.head if plan is not None else None,
+        intent.branch.name,
+        plan.actor if plan is not None else None,
+        tables or {},
+    )
+
+
+def _contradiction(intent: Intent, found: Found) -> Corruption:
+    bad = next(
+        (t for t in found.evidence.tables.values() if t.pin is not None and (t.head or 0) < t.pin),
+        None,
+    )
+    if bad is None:
+        return Corruption(
+            f"the requests of intent {intent.op} have ended in different ways; it is kept",
+            hint="keep the files and run `omnigraph verify --deep`",
+            operation_id=intent.op,
+        )
+    return Corruption(
+        f"table {bad.key} is published at version {bad.pin} but its newest version is {bad.head}; "
+        f"intent {intent.op} is kept",
+        operation_id=intent.op,
+        table_key=bad.key,
+        expected=bad.pin,
+        actual=bad.head,
+    )
+
+
+# --- for writers that meet an intent in their way -----------------------------------------------------------------------
+
+
+def help_or_wait(engine: Engine, op: str, *, watch: FrontWatch, meter: Meter, rank: int = 1) -> bool:
+    """Another operation stands first above a pin. End it if it is complete or dead, else wait a moment.
+
+    False: it is alive but cannot come to anything, because one of its own tables did not land at its place.
+    """
+    engine.timing.note_contention()
+    intent = engine.intents.read(op, meter)
+    if intent is None:
+        watch.front_moved()
+        return True
+    known = owner_gone(engine, intent)
+    gone = known or watch.beyond_grace(op, intent.stamp)
+    if intent.plan is not None:
+        found = collect_evidence(engine, intent, gone=gone, meter=meter)
+        decision = decide(found.evidence)
+        if decision not in (Decision.WAIT, Decision.LEAVE):
+            try:
+                recover_one(engine, intent, gone=gone, meter=meter)
+            except OutcomeUnknown:  # of that plan; ours has its own end and its own deadline
+                return True
+            if gone:
+                watch.front_was_dead(silent=not known)
+            else:
+                watch.front_moved()
+            return True
+        if _doomed(found, intent.plan):
+            return False
+    elif gone and intent.ticket is not None and intent.request is None:
+        engine.intents.disarm(op, meter)
+        watch.front_was_dead(silent=not known)
+        return True
+    engine.clock.sleep(engine.timing.poll_s(rank))
+    return True
+
+
+def _doomed(found: Found, plan: PublishPlan) -> bool:
+    """Another transaction stands at a place that the plan needs, so the plan can only end by an abort."""
+    for chain in plan.landing:
+        table = found.evidence.tables.get(chain.key)
+        if table is not None and table.head is not None and table.head > chain.pin and not table.exact:
+            return len(chain.effects) == 1 or not table.landed
+    return False

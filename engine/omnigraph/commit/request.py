@@ -1,0 +1,49 @@
+"""What a caller asks of the commit protocol, what a preparer answers, and how a write ends. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from omnigraph.commit.builder import Work
+from omnigraph.commit.steps import StagedFiles
+
+if TYPE_CHECKING:
+    from omnigraph.commit.txn import Txn
+    from omnigraph.manifest.rows import CommitRow
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the caller asked for, apart from the data. ``request`` and ``content`` are digests of the call and of its input,
+    by which a repeated idempotency key is compared."""
+
+    kind: str
+    branch: str
+    keys: frozenset[str]  # tables that may be written: locked in this process, queued for between processes
+    actor: str | None = None
+    idempotency_key: str | None = None
+    expect_head: str | None = None
+    deadline_s: float = 60.0
+    request: str | None = None
+    content: str | None = None
+    files: StagedFiles = field(default_factory=StagedFiles, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Prepared(Work):
+    """A write, validated against the pins of one transaction."""
+
+    # May the plan go on although tables that it only read have moved?
+    revalidate: Callable[[Txn], bool] | None = None
+    stage_first: bool = False  # staging takes long: it ends before the intent is armed
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the write ended. ``row`` is None where nothing had to change."""
+
+    row: CommitRow | None
+    replayed: bool = False
+    warnings: tuple[str, ...] = ()
