@@ -21,6 +21,7 @@ from omnigraph.write import committed
 from omnigraph.write.parts import checks as part_checks
 from omnigraph.write.parts.part import Split, StagedPart
 from omnigraph.write.parts.task import RecordRows, TableRows
+from tests.corpus.replay import print_example, replaying
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  city: enum(oslo, rome)?  mail: String? @unique  @range(age, 0..150) }
@@ -189,11 +190,13 @@ LOADS = st.lists(
 # Without shrinking: an example costs tenths of a second, and the batches are small as they are.
 @settings(deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(loads=LOADS, cut=st.integers(1, 4))
+@replaying("staged_batches", lambda entry: {"loads": entry["loads"], "cut": entry["cut"]})
 def test_random_batches_come_out_the_same_through_both_doors(loads: list[Any], cut: int) -> None:
     same_through_both_doors(SCHEMA, loads, cut)
 
 
 def same_through_both_doors(schema: str, loads: list[Any], cut: int) -> None:
+    print_example(why="", schema="tight" if "1..2" in schema else "loose", cut=cut, loads=loads)
     first: Rows = {
         "Person": [{"name": f"p{n}", "age": n, "city": None, "mail": "a" if n == 1 else None} for n in range(4)],
         "Note": [{"id": "n0", "text": "x", "spot": [1.0, 2.0]}],

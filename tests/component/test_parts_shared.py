@@ -22,6 +22,7 @@ from omnigraph.write.parts.pieces import Piece, Tag
 from omnigraph.write.parts.task import TableRows
 from tests.component import test_parts as parts
 from tests.component.test_parts import LOADS, SCHEMA, STEPS, content, outcome, tables
+from tests.corpus.replay import replaying
 
 EXAMPLES = max(settings().max_examples // 2, 1)
 
@@ -78,11 +79,16 @@ def by_wire(patch: pytest.MonkeyPatch, exchange: Any) -> None:
 
 @settings(deadline=None, max_examples=EXAMPLES, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(loads=LOADS)
+@replaying("staged_batches", lambda entry: {"loads": entry["loads"]})
 @pytest.mark.parametrize("schema", [SCHEMA, TIGHT])
 def test_random_batches_come_out_the_same(schema: str, loads: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         by_wire(patch, Wire())
         parts.same_through_both_doors(schema, loads, 2)
+
+
+def quarantined(loads: list[Any]) -> list[Any]:
+    return [(rows, mode, "quarantine") for rows, mode, _ in loads]
 
 
 def few_rows_at_once(patch: pytest.MonkeyPatch, rows: int) -> None:
@@ -97,7 +103,8 @@ def few_rows_at_once(patch: pytest.MonkeyPatch, rows: int) -> None:
 
 
 @settings(deadline=None, max_examples=EXAMPLES, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-@given(loads=LOADS.map(lambda loads: [(rows, mode, "quarantine") for rows, mode, _ in loads]))
+@given(loads=LOADS.map(quarantined))
+@replaying("staged_batches", lambda entry: {"loads": quarantined(entry["loads"])})
 def test_rows_are_set_aside_in_passes_as_they_are_where_all_keys_are_held(loads: list[Any]) -> None:
     """Neither the keys of the batch nor an exchange: what falls because of other rows is found share by share."""
     sort = part_verdict._sort_held

@@ -90,6 +90,10 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     ({"Person": [{"name": None}, {"name": "a"}]}, {"Knows": [{"from": "zz", "to": "a"}]}),
     ({"Item": [{"sku": 5}]}, {}),
+    # A malformed record: the graph is asked nothing, whether the record comes before or after what it would be asked about.
+    ({"Person": [{"name": "old"}, {"name": "a", "mail": "taken"}, {"name": "b", "age": 1 << 40}]}, {}),
+    ({"Person": [{"name": "b", "age": 1 << 40}, {"name": "old"}]}, {"Knows": [{"from": "zz", "to": "old"}]}),
+    ({"Person": [{"name": "b"}]}, {"Knows": [{"from": "zz", "to": "old"}], "Owns": [{"from": None, "to": 1}]}),
 ]
 
 

@@ -88,4 +88,5 @@ def _with_ids(change: TypeChange, found: dict[int, str]) -> TypeChange:
         change,
         rows=change.rows.set_column(0, change.rows.schema.field("id"), ids),
         minted=minted if minted.any() else False,
+        adopted=mask,
     )

@@ -113,6 +113,8 @@ class TypeChange:
     cascaded: bool = False
     # Columns in which every row is known to equal the committed row of its id: what they obey already need not be asked.
     kept: frozenset[str] = frozenset()
+    # Rows whose id the input did not give: it is that of the committed edge that they mean. None means no row.
+    adopted: npt.NDArray[np.bool_] | None = None
 
     @property
     def table_key(self) -> str:
@@ -128,7 +130,9 @@ class TypeChange:
         from omnigraph.write.arrays import positions
 
         minted = self.minted if isinstance(self.minted, bool) else self.minted[rows]
-        return replace(self, rows=self.rows.take(positions(rows)), minted=minted, origin=self.origin.take(rows))
+        adopted = None if self.adopted is None else self.adopted[rows]
+        taken = self.rows.take(positions(rows))
+        return replace(self, rows=taken, minted=minted, adopted=adopted, origin=self.origin.take(rows))
 
 
 class RecordingView:

@@ -147,8 +147,9 @@ class _Load:
         return named - self.input.tables.keys()
 
     def _judge(self, txn: Txn) -> tuple[list[TypeChange], Verdict]:
-        changes = with_committed_ids(self.input, self.options, txn)
-        if self.options.on_bad_row == "quarantine":
+        sets_aside = self.options.on_bad_row == "quarantine"
+        changes = with_committed_ids(self.input, self.options, txn, asks=sets_aside or not self.input.malformed)
+        if sets_aside:
             return self._sift(txn, changes)
         verdict = validate(changes, self.catalog, txn, limits=self.engine.limits, malformed=self.input.malformed)
         verdict.raise_if_bad()
@@ -173,9 +174,11 @@ def _unmoved(keys: frozenset[str], txn: Txn, other: Txn) -> bool:
     return all(txn.pin(key).triple == other.pin(key).triple for key in keys)
 
 
-def with_committed_ids(given: Input, options: LoadOptions, txn: Txn) -> list[TypeChange]:
-    """The change set; edges that are committed already keep the ids that they have."""
-    return [adopt_ids(change, txn) for change in given.changes(options.checked_mode)]
+def with_committed_ids(given: Input, options: LoadOptions, txn: Txn, *, asks: bool) -> list[TypeChange]:
+    """Return the change set; edges that are committed already keep the ids that they have. Unless ``asks``, the graph is
+    asked nothing: records are malformed, so rows are missing that others may depend on."""
+    changes = given.changes(options.checked_mode)
+    return [adopt_ids(change, txn) for change in changes] if asks else changes
 
 
 def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
@@ -245,7 +248,7 @@ def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
     meter = Meter()
     held = read_current(engine, options.branch, meter=meter)
     txn = Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter)
-    changes = with_committed_ids(work.input, options, txn)
+    changes = with_committed_ids(work.input, options, txn, asks=not work.input.malformed)
     with progress.phase("checking", total=work.input.rows):
         verdict = validate(changes, work.catalog, txn, limits=engine.limits, malformed=work.input.malformed)
         progress.advance(work.input.rows)

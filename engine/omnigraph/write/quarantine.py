@@ -165,7 +165,8 @@ def row_as_record(change: TypeChange, row: int) -> dict[str, Any]:
     """A row of a change as the record that would load it."""
     values: dict[str, Any] = {name: change.rows.column(name)[row].as_py() for name in change.rows.column_names}
     minted = change.minted if isinstance(change.minted, bool) else bool(change.minted[row])
-    if minted or getattr(change.type, "key", None) is not None:
+    adopted = change.adopted is not None and bool(change.adopted[row])
+    if minted or adopted or getattr(change.type, "key", None) is not None:
         values["id"] = None  # it was not given, or the key says it
     return row_record(change.type, values)
 

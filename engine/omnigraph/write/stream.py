@@ -60,6 +60,8 @@ class StreamedAppend:
         empty = [TypeChange(s.type, table_schema(s.type).empty_table(), "append") for s in streams]
         self._evaluation = Evaluation(empty, catalog, limits)
         self._log = ViolationLog()
+        # What the graph has against the rows is found before it is known whether a later record is malformed.
+        self._graph_log = ViolationLog()
         self._conflicts = Conflicts()
         self._rows = dict.fromkeys(self._evaluation.checks, 0)
         self._origins = {key: OriginLog() for key in self._rows}
@@ -94,18 +96,22 @@ class StreamedAppend:
 
     @property
     def is_bad(self) -> bool:
-        return bool(self._log) or bool(self._rejects.log)
+        return bool(self._log) or bool(self._graph_log) or bool(self._rejects.log)
 
     def _check(self, key: str, checks: TableChecks, piece: Piece) -> None:
         origin = self._origins[key]
         origin.add(piece.origin, piece.batch.num_rows)
         block = Block(piece.batch, self._rows[key], piece.minted, Wording(checks.type, origin))
         self._rows[key] += piece.batch.num_rows
-        found = [judged(key, finding) for finding in checks.feed(block)]
-        found += [judged(key, finding) for finding in checks.ids.ask(self._view)]
-        if isinstance(checks.type, EdgeType) and not self._rejects.log:
+        local = [judged(key, finding) for finding in checks.feed(block)]
+        self._evaluation.report(local, self._log, self._conflicts)
+        if self._rejects.log:
+            checks.ids.forget()
+            return
+        found = [judged(key, finding) for finding in checks.ids.ask(self._view)]
+        if isinstance(checks.type, EdgeType):
             found += self._endpoints(key, checks.type, block)
-        self._evaluation.report(found, self._log, self._conflicts)
+        self._evaluation.report(found, self._graph_log, self._conflicts)
 
     def _endpoints(self, key: str, edge: EdgeType, block: Block) -> list[Any]:
         asked = [
@@ -126,10 +132,13 @@ class StreamedAppend:
         """What the whole came to. Every table has to be drawn."""
         if len(self._drawn) < len(self._rows):
             raise InvalidInput(f"not drawn yet: {', '.join(list(self._rows)[len(self._drawn) :])}")
-        if not self._rejects.log:
-            self._evaluation.report(self._evaluation.ask(self._view), self._log, self._conflicts)
+        if self._rejects.log:
+            self._graph_log, self._conflicts = ViolationLog(), Conflicts()
+        else:
+            self._evaluation.report(self._evaluation.ask(self._view), self._graph_log, self._conflicts)
+        self._log.merge(self._graph_log)
         self._log.merge(self._rejects.log)
-        self._rejects.log = ViolationLog()
+        self._rejects.log, self._graph_log = ViolationLog(), ViolationLog()
         return Verdict(self._log.shown, self._log.total, self._conflicts.all(), frozenset(self._view.reads))
 
     def still_fits(self, view: PinnedView) -> bool:

@@ -115,7 +115,8 @@ class _Judging:
             # These two have passes of their own, when all ids are known.
             one.uniques, one.card = [], None
         for key, one in checks.items():
-            self._adopt(key)
+            if self._asks:
+                self._adopt(key)
             for block in self._blocks(key, None if self._values else ["id", *_ends_of(one.type)]):
                 self._report(self._of_block(key, one, block))
             self._forget_ids(key)
