@@ -17,10 +17,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.write import committed
-from omnigraph.write.parts import checks as part_checks
-from omnigraph.write.parts.part import Split, StagedPart
-from omnigraph.write.parts.task import RecordRows, TableRows
+from omnigraph.distributed import pass_rules as part_checks
+from omnigraph.distributed.stage_task import RecordRows, TableRows
+from omnigraph.distributed.staged_part import Split, StagedPart
+from omnigraph.write.base import committed_rows as committed
 from tests.corpus.replay import print_example, replaying
 
 SCHEMA = """

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import omnigraph as og
-from omnigraph.write.parts import checks as part_checks
-from omnigraph.write.parts import share as part_share
-from omnigraph.write.parts import shared as part_shared
-from omnigraph.write.parts import verdict as part_verdict
-from omnigraph.write.parts.part import Split
-from omnigraph.write.parts.pieces import Piece, Tag
-from omnigraph.write.parts.task import TableRows
+from omnigraph.distributed import driver as part_shared
+from omnigraph.distributed import pass_rules as part_checks
+from omnigraph.distributed import placement as part_verdict
+from omnigraph.distributed import reduce as part_share
+from omnigraph.distributed.shuffle import Piece, Tag
+from omnigraph.distributed.stage_task import TableRows
+from omnigraph.distributed.staged_part import Split
 from tests.component import test_parts as parts
 from tests.component.test_parts import LOADS, SCHEMA, STEPS, content, outcome, tables
 from tests.corpus.replay import replaying
@@ -69,7 +69,7 @@ def stage_by_wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
 
 
 def by_wire(patch: pytest.MonkeyPatch, exchange: Any) -> None:
-    from omnigraph.write.staged import StagingTxn
+    from omnigraph.distributed.staging_txn import StagingTxn
 
     load, check = StagingTxn.load_parts, og.check_parts
     chosen = {"exchange": exchange, "exchange_always": True}

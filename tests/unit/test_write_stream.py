@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.core.errors import DataInvalid, InvalidInput
-from omnigraph.write.batch import Batch
-from omnigraph.write.stream import StreamedAppend, can_stream
-from omnigraph.write.validate import Verdict, validate
+from omnigraph.write.rules.streamed_append import StreamedAppend, can_stream
+from omnigraph.write.rules.validate import Verdict, validate
+from omnigraph.write.sources.batch import Batch
 from tests.unit._write_support import MemoryView, catalog_of, codes, committed, edge, item, person, read
 
 CATALOG = catalog_of()
