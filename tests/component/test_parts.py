@@ -343,7 +343,7 @@ def test_what_a_task_that_gave_up_left_unread_is_not_missing_without_a_word(tmp_
             for n, (split, rows) in enumerate(splits)
         ]
         txn.add_parts(parts)
-        parts[1] = replace(parts[1], shares=(), error=og.errors.NotFound("the store did not show the table"))
+        parts[1] = replace(parts[1], tables=(), error=og.errors.NotFound("the store did not show the table"))
         for judge in (og.check_parts, type(txn).load_parts):
             with pytest.raises(og.errors.NotFound, match="did not show"):
                 judge(txn, parts, ["Person"], mode="append")

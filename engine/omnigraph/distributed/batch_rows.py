@@ -1,7 +1,7 @@
 """The parts of one batch put together: which records of which sources the staged rows are, and their key columns.
 
 Owns numbering across tasks, and the two ways to look at staged rows: block by block, which holds nothing, and as a change
-set of key columns, for what has to compare rows with one another. Judges nothing.
+set of key columns, for what has to compare rows with one another. Checker nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from omnigraph.commit.txn import Txn
 from omnigraph.distributed.id_reuse import AdoptedIds
-from omnigraph.distributed.staged_part import Complaints, Share, Split, StagedPart, Stretch
+from omnigraph.distributed.staged_part import Complaints, Split, StagedPart, Stretch, TaskRows
 from omnigraph.schema import Catalog, table_schema
 from omnigraph.schema.catalog import EdgeType, TableType
 from omnigraph.table import staged as fragments_
@@ -65,11 +65,11 @@ class PartInput:
                 raise part.error
         self._places = _places(self._parts)
         self.catalog = catalog
-        shares: dict[str, list[Share]] = {key: [] for key in types}
+        held_rows: dict[str, list[TaskRows]] = {key: [] for key in types}
         for part in self._parts:
-            for share in part.shares:
-                shares.setdefault(share.table_key, []).append(share)
-        self.shares: Mapping[str, Sequence[Share]] = dict(sorted(shares.items()))
+            for held in part.tables:
+                held_rows.setdefault(held.table_key, []).append(held)
+        self.tables: Mapping[str, Sequence[TaskRows]] = dict(sorted(held_rows.items()))
         self._packed: dict[str, list[Mapping[str, Any]]] = {}
         self.records = sum(part.records for part in self._parts)
         judged = () if set_aside else self._parts
@@ -78,10 +78,10 @@ class PartInput:
 
     @property
     def keys(self) -> frozenset[str]:
-        return frozenset(self.shares)
+        return frozenset(self.tables)
 
     def rows(self, key: str) -> int:
-        return sum(share.rows for share in self.shares[key])
+        return sum(held.rows for held in self.tables[key])
 
     @property
     def rejected(self) -> list[Rejected]:
@@ -97,7 +97,7 @@ class PartInput:
         return found
 
     def _staged(self, key: str) -> list[Mapping[str, Any]]:
-        return [one for share in self.shares[key] if share.staged is not None for one in share.staged.new]
+        return [one for held in self.tables[key] if held.staged is not None for one in held.staged.new]
 
     def pack(self, key: str, fragments: Sequence[Mapping[str, Any]]) -> None:
         """Other fragments with the same rows in the same order."""
@@ -131,8 +131,8 @@ class PartInput:
 
     def origins(self, key: str) -> OriginLog:
         log = OriginLog()
-        for share in self.shares[key]:
-            for stretch in share.stretches:
+        for held in self.tables[key]:
+            for stretch in held.stretches:
                 log.add(self._origin(stretch), stretch.rows)
         return log
 
@@ -142,13 +142,13 @@ class PartInput:
         return Origin((part,), None if stretch.numbers is None else stretch.numbers + place.before)
 
     def minted(self, key: str) -> bool | npt.NDArray[np.bool_]:
-        shares = [share for share in self.shares[key] if share.rows]
-        if all(share.minted is False for share in shares):
+        parts = [held for held in self.tables[key] if held.rows]
+        if all(held.minted is False for held in parts):
             return False
-        if all(share.minted is True for share in shares):
+        if all(held.minted is True for held in parts):
             return True
         return np.concatenate(
-            [np.full(one.rows, one.minted) if isinstance(one.minted, bool) else one.minted for one in shares]
+            [np.full(one.rows, one.minted) if isinstance(one.minted, bool) else one.minted for one in parts]
         )
 
     # --- staged rows ---------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class PartInput:
 
     def _one_origin(self, key: str) -> Origin:
         """One origin for all rows of a table; a number a row only where rows are not numbered through."""
-        stretches = [stretch for share in self.shares[key] for stretch in share.stretches]
+        stretches = [stretch for held in self.tables[key] for stretch in held.stretches]
         if not stretches:
             return Origin()
         parts: list[SourcePart] = []

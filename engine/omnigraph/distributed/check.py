@@ -1,6 +1,6 @@
 """Judge a batch that was staged in parts without committing it: what ``load_parts`` would say, before anybody calls it.
 
-Owns the report. The judgement is that of the load; it holds for the branch as it is now, and the load judges again.
+Owns the report. The judgement is that of the load; it holds for the branch as it is now, and the load checker again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.batch_rows import PartInput
-from omnigraph.distributed.pass_rules import Room
-from omnigraph.distributed.placement import Judges
+from omnigraph.distributed.pass_rules import Budget
+from omnigraph.distributed.placement import Checker
 from omnigraph.distributed.shuffle import Exchange
 from omnigraph.distributed.staged_part import StagedPart
 from omnigraph.distributed.staging_txn import StagingTxn
@@ -74,10 +74,10 @@ def check_parts(
     given = PartInput(parts, [catalog.type(_bare(name)).table_key for name in types], catalog, set_aside=sets_aside)
     held = read_current(engine, txn.branch, meter=meter)
     view = Txn(engine, txn.branch, held, Deadline(engine.clock, _CHECK_S), meter)
-    judges = Judges(Room.of(memory_mb), exchange, exchange_always)
+    checker = Checker(Budget.of(memory_mb), exchange, exchange_always)
     if not sets_aside:
-        return _report(given, judges.judge(given, view, task, options.checked_mode).verdict, ())
-    found = judges.sort(given, view, task, options.checked_mode)
+        return _report(given, checker.judge(given, view, task, options.checked_mode).verdict, ())
+    found = checker.sort(given, view, task, options.checked_mode)
     rejected = tuple(sorted([*given.rejected, *found.rejected], key=lambda one: one.order))
     error = too_many(Sifted((), rejected, Verdict()), given.records, BadRowsMax(bad_rows_max))
     return _report(given, found.verdict, rejected, allowed=error is None)
@@ -93,7 +93,7 @@ def _report(given: PartInput, verdict: Verdict, rejected: Sequence[Rejected], *,
     return PartsReport(
         ok=verdict.ok and allowed,
         records=given.records,
-        rows={key: given.rows(key) for key in given.shares},
+        rows={key: given.rows(key) for key in given.tables},
         violations=tuple(shown),
         total=verdict.total + len(reasons),
         rejected=len(rejected),

@@ -1,4 +1,4 @@
-"""Judging a staged batch by shares: what is asked of which rows, and the shares' answers put together into one verdict.
+"""Judging a staged batch by partitions: what is asked of which rows, and the partitions' answers put together into one verdict.
 
 Owns the rounds of such a judgement, and setting rows aside by it. Rows are read, brought together and compared by an
 exchange, here in passes or on executors; here is a number or two a row at most. The rules are those of any load, and so is
@@ -20,9 +20,9 @@ import numpy.typing as npt
 from omnigraph.commit.txn import Txn
 from omnigraph.distributed.batch_rows import PartInput
 from omnigraph.distributed.id_reuse import AdoptedIds
-from omnigraph.distributed.map import Asked, CommittedItem, Item, Spread, StagedItem
-from omnigraph.distributed.reduce import MARK, Found, JudgeShare, ShareVerdict
-from omnigraph.distributed.shuffle import Exchange, Sharing
+from omnigraph.distributed.map import CommittedItem, Item, MapRows, Questions, StagedItem
+from omnigraph.distributed.reduce import PLACEHOLDER, Found, PartitionResult, ReducePartition
+from omnigraph.distributed.shuffle import Exchange, Partitioning
 from omnigraph.distributed.stage_task import PartTask
 from omnigraph.schema.catalog import EdgeType
 from omnigraph.write.base import violations as v
@@ -35,16 +35,16 @@ from omnigraph.write.rules.key_rules import unique_groups
 from omnigraph.write.rules.validate import Conflict, Verdict
 
 STAGED_ROW_BYTES: Final = 400
-"""What a row of the batch costs its share, all rules together: texts of keys and what finds them."""
+"""What a row of the batch costs its partition, all rules together: texts of keys and what finds them."""
 
 COMMITTED_ROW_BYTES: Final = 120
-"""What a committed row costs its share."""
+"""What a committed row costs its partition."""
 
 ITEM_ROWS: Final = 1 << 20
 """Committed rows that are read at once."""
 
 NOWHERE: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
-_MARKED: Final = re.compile(f"{MARK}([0-9]+){MARK}")
+_PLACEHOLDERS: Final = re.compile(f"{PLACEHOLDER}([0-9]+){PLACEHOLDER}")
 
 # Kinds of faults in the order in which rows leave for them. What comes before may be the reason for what comes after.
 _GRAPH: Final = frozenset({v.KEY_CONFLICT, v.UNIQUE})
@@ -62,7 +62,7 @@ class RowRef:
 
 
 @dataclass(frozen=True)
-class Shared:
+class PartitionedVerdict:
     """The verdict; for a merge, which committed row each row replaces; and the rows that left, where that was wanted."""
 
     verdict: Verdict
@@ -71,7 +71,7 @@ class Shared:
 
 
 @dataclass
-class SharedJudging:
+class PartitionedCheck:
     """One batch against the pins of one transaction. ``adopted``: ids that edges take over from committed ones."""
 
     given: PartInput
@@ -85,11 +85,11 @@ class SharedJudging:
     _dropped: dict[str, RowIndex] = field(default_factory=dict)
     _places: dict[str, OriginLog] = field(default_factory=dict)
 
-    def judge(self) -> Shared:
+    def judge(self) -> PartitionedVerdict:
         """Everything that is wrong."""
         return self._answered(self._rounds(every=False))
 
-    def sift(self) -> Shared:
+    def sift(self) -> PartitionedVerdict:
         """Take out rows until the rest stands: in the same rounds as where a batch is held. Ends, because every round but
         the last takes at least one row."""
         rejected: list[Rejected] = []
@@ -105,8 +105,8 @@ class SharedJudging:
 
     def _rounds(self, *, every: bool) -> tuple[list[Found], dict[str, Addresses]]:
         asks = not self.given.malformed
-        given = frozenset(key for key in self.given.shares if self._minted(key) is not True)
-        asked = Asked(self.mode, self.given.keys, given, asks=asks)
+        given = frozenset(key for key in self.given.tables if self._minted(key) is not True)
+        asked = Questions(self.mode, self.given.keys, given, asks=asks)
         if self.mode != "merge" or not asks or not self._has_others():
             answers = self._run(asked, {}, every)
             return _found(answers), self._addresses(answers)
@@ -118,21 +118,21 @@ class SharedJudging:
         return [*_found(first), *_found(second)], addresses
 
     def _has_others(self) -> bool:
-        declared = [self.given.catalog.by_table_key(key) for key in self.given.shares]
+        declared = [self.given.catalog.by_table_key(key) for key in self.given.tables]
         return any(unique_groups(one) or (isinstance(one, EdgeType) and not one.card.is_unbounded) for one in declared)
 
-    def _run(self, asked: Asked, gone: Mapping[str, Addresses], every: bool) -> list[ShareVerdict]:
+    def _run(self, asked: Questions, gone: Mapping[str, Addresses], every: bool) -> list[PartitionResult]:
         catalog = self.given.catalog
-        items: list[Item] = [item for key in self.given.shares for item in self._staged_items(key)]
-        bytes_ = STAGED_ROW_BYTES * sum(self.given.rows(key) for key in self.given.shares)
+        items: list[Item] = [item for key in self.given.tables for item in self._staged_items(key)]
+        bytes_ = STAGED_ROW_BYTES * sum(self.given.rows(key) for key in self.given.tables)
         for key in sorted(self.txn.state.tables):
             if self.txn.rows(key) and asked.reads_committed(catalog, catalog.by_table_key(key)):
                 items += self._committed_items(key, gone.get(key))
                 bytes_ += COMMITTED_ROW_BYTES * self.txn.rows(key)
-        shares = max(self.exchange.side_by_side, ceil(bytes_ / (self.memory_mb * (1 << 20))))
-        sharing = Sharing(shares, secrets.token_bytes(32))
-        spread = Spread(self.task, asked, sharing, self.txn.engine.tables)
-        answers = self.exchange.run(spread, items, JudgeShare(catalog, asked, every), shares)
+        partitions = max(self.exchange.side_by_side, ceil(bytes_ / (self.memory_mb * (1 << 20))))
+        partitioning = Partitioning(partitions, secrets.token_bytes(32))
+        map_ = MapRows(self.task, asked, partitioning, self.txn.engine.tables)
+        answers = self.exchange.run(map_, items, ReducePartition(catalog, asked, every), partitions)
         self.reads = self.reads.union(*(one.reads for one in answers))
         return answers
 
@@ -174,7 +174,7 @@ class SharedJudging:
             return np.ones(0, dtype=np.bool_)  # some have ids by now
         return minted
 
-    def _addresses(self, answers: Iterable[ShareVerdict]) -> dict[str, Addresses]:
+    def _addresses(self, answers: Iterable[PartitionResult]) -> dict[str, Addresses]:
         found: dict[str, Addresses] = {}
         for answer in answers:
             for key, (rows, addresses) in answer.matches.items():
@@ -186,7 +186,7 @@ class SharedJudging:
 
     # --- what was found ------------------------------------------------------------------------------------------------
 
-    def _answered(self, answered: tuple[list[Found], dict[str, Addresses]]) -> Shared:
+    def _answered(self, answered: tuple[list[Found], dict[str, Addresses]]) -> PartitionedVerdict:
         found, addresses = answered
         log = ViolationLog()
         log.merge(self.given.malformed)
@@ -203,7 +203,7 @@ class SharedJudging:
             Conflict(key, tuple(one.id or "" for one in sorted(listed, key=lambda one: one.order)[:SHOWN_MAX]), total)
             for key, (listed, total) in sorted(conflicts.items())
         )
-        return Shared(Verdict(log.shown, log.total, taken, self.reads), addresses)
+        return PartitionedVerdict(Verdict(log.shown, log.total, taken, self.reads), addresses)
 
     def _drop(self, falling: Sequence[Found]) -> list[Rejected]:
         """Take out all rows that these name, with all reasons that this round has for them."""
@@ -231,7 +231,7 @@ class SharedJudging:
             self._places[key] = self.given.origins(key)
         places = self._places[key]
         wording = Wording(self.given.catalog.by_table_key(key), places)
-        message = _MARKED.sub(lambda found: wording.record(int(found[1])), violation.message)
+        message = _PLACEHOLDERS.sub(lambda found: wording.record(int(found[1])), violation.message)
         return replace(violation, message=message).at(*places.place(violation.record))
 
 
@@ -243,7 +243,7 @@ def _committed_item(key: str, fragments: Sequence[int], gone: Addresses | None) 
     return CommittedItem(key, tuple(fragments), gone[low:high].copy())
 
 
-def _found(answers: Iterable[ShareVerdict]) -> list[Found]:
+def _found(answers: Iterable[PartitionResult]) -> list[Found]:
     return [one for answer in answers for one in answer.found]
 
 

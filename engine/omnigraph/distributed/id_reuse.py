@@ -28,20 +28,20 @@ pc: Any = pyarrow.compute
 class AdoptedIds:
     """By pass: rows in ascending order, and the id of each."""
 
-    shares: tuple[tuple[Any, pa.Array[Any] | None], ...]
+    passes: tuple[tuple[Any, pa.Array[Any] | None], ...]
 
     @property
     def rows(self) -> list[Any]:
-        return [rows for rows, _ in self.shares]
+        return [rows for rows, _ in self.passes]
 
     def without_ids(self) -> AdoptedIds:
         """Only which rows they are: for rules that look at no id."""
-        return AdoptedIds(tuple((rows, None) for rows, _ in self.shares))
+        return AdoptedIds(tuple((rows, None) for rows, _ in self.passes))
 
     def between(self, first: int, last: int) -> AdoptedIds:
         """Only those of the rows from ``first`` to before ``last``."""
         found = []
-        for rows, ids in self.shares:
+        for rows, ids in self.passes:
             low, high = np.searchsorted(rows, [first, last])
             found.append((rows[low:high], None if ids is None else ids.slice(int(low), int(high - low))))
         return AdoptedIds(tuple(found))
@@ -50,7 +50,7 @@ class AdoptedIds:
         first, count = block.first_row, block.batch.num_rows
         found: list[RowIndex] = []
         texts: list[pa.Array[Any]] = []
-        for rows, ids in self.shares:
+        for rows, ids in self.passes:
             low, high = np.searchsorted(rows, [first, first + count])
             if ids is not None and low < high:
                 found.append(rows[low:high] - first)
@@ -76,16 +76,16 @@ class AdoptedIds:
 
 
 def adopt(
-    table_key: str, group: tuple[str, ...], blocks: Iterable[Block], view: PinnedView, share: Pass, rows: int
+    table_key: str, group: tuple[str, ...], blocks: Iterable[Block], view: PinnedView, pass_: Pass, rows: int
 ) -> tuple[Any, pa.Array[Any]]:
     """Rows without an id of their own whose tuple is committed, and the committed id: of one pass."""
-    keyed = KeyedRows(len(group), rows // max(share.count, 1) + 1, digest=True)
+    keyed = KeyedRows(len(group), rows // max(pass_.count, 1) + 1, digest=True)
     sources: list[pa.Array[Any]] = []
     committed = view.rows(table_key)
     for block in blocks:
         fresh = _fresh(block, group)
         columns = [block.batch.column(name).take(positions(fresh)) for name in group]
-        mine = share.mine(columns) if len(fresh) else None
+        mine = pass_.mine(columns) if len(fresh) else None
         if mine is not None:
             fresh = fresh[mine]
             columns = [column.filter(pa.array(mine)) for column in columns]

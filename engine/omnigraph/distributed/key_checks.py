@@ -1,7 +1,7 @@
 """The verdict on a batch that was staged in parts: the rules about several rows, on key columns alone.
 
 Owns how staged rows are fed to the one evaluator: block by block, so that of a row only what its id and its keys come to is
-held, and in passes where even that is more than there is room for. What a row shows by itself was judged where it was
+held, and in passes where even that is more than there is budget for. What a row shows by itself was judged where it was
 staged and comes in as a log, unless ``values`` says that it was not.
 """
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from omnigraph.commit.txn import Txn
 from omnigraph.distributed.batch_rows import PartInput, key_columns
 from omnigraph.distributed.id_reuse import AdoptedIds, adopt
-from omnigraph.distributed.pass_rules import Pass, PassCardinality, PassUnique, Room, make_room
+from omnigraph.distributed.pass_rules import Budget, Pass, PassCardinality, PassUnique, forget_texts
 from omnigraph.schema import table_schema
 from omnigraph.schema.catalog import EdgeType, TableType
 from omnigraph.write.base.blocks import Block
@@ -41,7 +41,7 @@ _FOUND_NODES_MAX: Final = 1 << 22
 
 
 @dataclass(frozen=True)
-class Judgement:
+class CheckResult:
     """The verdict, and what a merge goes on with: the rows of each id, and ids that were taken over."""
 
     verdict: Verdict
@@ -50,28 +50,30 @@ class Judgement:
     addresses: Mapping[str, Addresses] | None = None  # of the rows that are replaced, where they were looked up already
 
 
-def judge_parts(given: PartInput, txn: Txn, mode: Mode, room: Room | None = None, *, values: bool = False) -> Judgement:
+def check_keys(
+    given: PartInput, txn: Txn, mode: Mode, budget: Budget | None = None, *, values: bool = False
+) -> CheckResult:
     """Judge staged parts against the pins of a transaction."""
-    return _Judging(given, txn, mode, room or Room.of(None), values).run()
+    return _KeyChecks(given, txn, mode, budget or Budget.of(None), values).run()
 
 
 def held_changes(given: PartInput, txn: Txn, mode: Mode) -> list[TypeChange]:
     """Staged parts as a change set that holds their key columns: for finding out which rows have to go."""
-    return [adopt_ids(given.change(txn, key, mode), txn) for key in given.shares]
+    return [adopt_ids(given.change(txn, key, mode), txn) for key in given.tables]
 
 
-def adopt_in_passes(given: PartInput, txn: Txn, mode: Mode, room: Room, view: PinnedView) -> dict[str, AdoptedIds]:
+def adopt_in_passes(given: PartInput, txn: Txn, mode: Mode, budget: Budget, view: PinnedView) -> dict[str, AdoptedIds]:
     """Committed ids that edges of a merge take over, by table."""
     found = {}
-    for key in given.shares:
-        adopted = _adopted(given, key, mode, room, view, partial(given.blocks, txn))
+    for key in given.tables:
+        adopted = _adopted(given, key, mode, budget, view, partial(given.blocks, txn))
         if adopted is not None:
             found[key] = adopted
     return found
 
 
 def _adopted(
-    given: PartInput, key: str, mode: Mode, room: Room, view: PinnedView, blocks: Callable[..., Iterator[Block]]
+    given: PartInput, key: str, mode: Mode, budget: Budget, view: PinnedView, blocks: Callable[..., Iterator[Block]]
 ) -> AdoptedIds | None:
     """None where no edge of the table can take an id over."""
     declared = given.catalog.by_table_key(key)
@@ -80,15 +82,15 @@ def _adopted(
         return None
     rows = given.rows(key)
     names = list(dict.fromkeys(("id", *group)))
-    return AdoptedIds(tuple(adopt(key, group, blocks(key, names), view, share, rows) for share in room.passes(rows)))
+    return AdoptedIds(tuple(adopt(key, group, blocks(key, names), view, pass_, rows) for pass_ in budget.passes(rows)))
 
 
-class _Judging:
-    def __init__(self, given: PartInput, txn: Txn, mode: Mode, room: Room, values: bool) -> None:
+class _KeyChecks:
+    def __init__(self, given: PartInput, txn: Txn, mode: Mode, budget: Budget, values: bool) -> None:
         self._given = given
         self._txn = txn
         self._mode: Mode = mode
-        self._room = room
+        self._budget = budget
         self._values = values
         self._view = RecordingView(txn)
         self._log = _given_log(given)
@@ -96,14 +98,14 @@ class _Judging:
         # Rows are missing otherwise that others may lean on.
         self._asks = not given.malformed
         empty = []
-        for key in given.shares:
+        for key in given.tables:
             declared = given.catalog.by_table_key(key)
             empty.append(TypeChange(declared, table_schema(declared).empty_table(), mode))
         self._evaluation = Evaluation(empty, given.catalog, txn.engine.limits, values=values)
         self._adopted: dict[str, AdoptedIds] = {}
         self._held: dict[str, list[Block]] = {}  # small enough to be read once
 
-    def run(self) -> Judgement:
+    def run(self) -> CheckResult:
         checks = self._evaluation.checks
         uniques: list[tuple[str, tuple[str, ...]]] = []
         counted: list[str] = []
@@ -111,7 +113,7 @@ class _Judging:
             uniques += [(key, group) for group in unique_groups(one.type)]
             counted += [key] if one.card is not None else []
             needs_ids = one.card is not None and isinstance(one.type, EdgeType) and bool(one.type.card.min)
-            make_room(one.rewritten, self._rows(key), keeps_ids=needs_ids and self._room.is_plain(self._rows(key)))
+            forget_texts(one.rewritten, self._rows(key), keeps_ids=needs_ids and self._budget.is_plain(self._rows(key)))
             # These two have passes of their own, when all ids are known.
             one.uniques, one.card = [], None
         for key, one in checks.items():
@@ -127,7 +129,7 @@ class _Judging:
         if self._asks:
             self._evaluation.report(self._evaluation.ask(self._view), self._log, self._conflicts)
         verdict = Verdict(self._log.shown, self._log.total, self._conflicts.all(), frozenset(self._view.reads))
-        return Judgement(verdict, {key: one.rewritten.given_rows for key, one in checks.items()}, self._adopted)
+        return CheckResult(verdict, {key: one.rewritten.given_rows for key, one in checks.items()}, self._adopted)
 
     def _rows(self, key: str) -> int:
         return self._given.rows(key)
@@ -137,7 +139,7 @@ class _Judging:
         if names is None:
             return self._given.blocks(self._txn, key, table_schema(declared).names)
         adopted = self._adopted.get(key)
-        if not self._room.is_plain(self._rows(key)):
+        if not self._budget.is_plain(self._rows(key)):
             return self._given.blocks(self._txn, key, names, adopted)
         if key not in self._held:
             self._held[key] = list(self._given.blocks(self._txn, key, key_columns(declared)))
@@ -149,14 +151,14 @@ class _Judging:
     # --- ids and endpoints, block by block -------------------------------------------------------------------------------
 
     def _adopt(self, key: str) -> None:
-        adopted = _adopted(self._given, key, self._mode, self._room, self._view, self._blocks)
+        adopted = _adopted(self._given, key, self._mode, self._budget, self._view, self._blocks)
         if adopted is not None:
             self._adopted[key] = adopted
 
     def _forget_ids(self, key: str) -> None:
         """Texts that took part already, unless they will be looked up."""
         adopted, ids = self._adopted.get(key), self._evaluation.checks[key].rewritten.given
-        is_large = not self._room.is_plain(self._rows(key)) and is_scanned(len(ids), self._txn.rows(key))
+        is_large = not self._budget.is_plain(self._rows(key)) and is_scanned(len(ids), self._txn.rows(key))
         if adopted is not None and is_large:
             self._adopted[key] = adopted.without_ids()
 
@@ -189,25 +191,25 @@ class _Judging:
     # --- tuples and numbers of edges, in passes --------------------------------------------------------------------------
 
     def _in_passes(self, key: str, look: Any, names: list[str]) -> None:
-        for share in self._room.passes(self._rows(key)):
-            self._report(judged(key, finding) for finding in look(share, names))
+        for pass_ in self._budget.passes(self._rows(key)):
+            self._report(judged(key, finding) for finding in look(pass_, names))
 
-    def _unique(self, key: str, group: tuple[str, ...], share: Pass, names: list[str]) -> Iterator[Finding]:
+    def _unique(self, key: str, group: tuple[str, ...], pass_: Pass, names: list[str]) -> Iterator[Finding]:
         checks = self._evaluation.checks[key]
         rule = UniqueRule(checks.type, group, self._mode)
-        if not share.is_plain:
-            rule = PassUnique(checks.type, group, self._mode, share, self._rows(key), self._again(key))
+        if not pass_.is_plain:
+            rule = PassUnique(checks.type, group, self._mode, pass_, self._rows(key), self._again(key))
         for block in self._blocks(key, names):
             yield from rule.feed(block)
         if self._asks:
             yield from rule.ask(self._view, checks.rewritten)
 
-    def _cardinality(self, key: str, share: Pass, names: list[str]) -> Iterator[Finding | Loose]:
+    def _cardinality(self, key: str, pass_: Pass, names: list[str]) -> Iterator[Finding | Loose]:
         checks = self._evaluation.checks[key]
         assert isinstance(checks.type, EdgeType)
         rule = CardinalityRule(checks.type, self._mode, checks.rewritten)
-        if not share.is_plain:
-            rule = PassCardinality(checks.type, self._mode, checks.rewritten, share, self._rows(key), self._again(key))
+        if not pass_.is_plain:
+            rule = PassCardinality(checks.type, self._mode, checks.rewritten, pass_, self._rows(key), self._again(key))
         for block in self._blocks(key, names):
             rule.feed(block)
         if self._asks:

@@ -22,9 +22,9 @@ from omnigraph.core import progress
 from omnigraph.core.errors import ReadSetChanged
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.batch_rows import PartInput
-from omnigraph.distributed.key_checks import Judgement
+from omnigraph.distributed.key_checks import CheckResult
 from omnigraph.distributed.merge import PartMerge, located
-from omnigraph.distributed.placement import Judges, Sorted
+from omnigraph.distributed.placement import Checker, Remaining
 from omnigraph.distributed.rewrite import Pack, Rewrite, RewrittenRows, pack, packs, rewrite
 from omnigraph.distributed.stage_task import PartTask, at_pins, describe
 from omnigraph.distributed.staged_part import Threads, Workers
@@ -55,7 +55,7 @@ class PartLoad:
     schema_hash: str
     workers: Workers
     note: Callable[[StagedFragments], None]  # puts files into the staging record
-    judges: Judges = field(default_factory=Judges)
+    checker: Checker = field(default_factory=Checker)
     sent: bool = False
     written: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
@@ -64,7 +64,7 @@ class PartLoad:
 
     def run(self) -> Receipt:
         meter = Meter()
-        with progress.phase("looking at files", unit="tables", total=len(self.given.shares)):
+        with progress.phase("looking at files", unit="tables", total=len(self.given.tables)):
             self._verify_files(meter)
         with progress.phase("packing", unit="parts"):
             self._pack()
@@ -86,9 +86,9 @@ class PartLoad:
         """Every file is there with its size: a commit looks at none of them."""
         wanted = {
             f"{self.task.targets[key].table.relative}/{file.path}": file.size
-            for key, shares in self.given.shares.items()
-            for share in shares
-            for file in ([] if share.staged is None else share.staged.files)
+            for key, listed in self.given.tables.items()
+            for held in listed
+            for file in ([] if held.staged is None else held.staged.files)
         }
         check_files(self.engine, wanted, meter)
 
@@ -98,7 +98,7 @@ class PartLoad:
             return
         wanted = {
             key: packs(key, [one.described for one in self.given.fragments(key)], self.task.rows_per_file)
-            for key in self.given.shares
+            for key in self.given.tables
         }
         items = [one for listed in wanted.values() for one in listed if isinstance(one, Pack)]
         if not items:
@@ -164,8 +164,8 @@ class PartLoad:
     def _still_fits(self, txn: Txn) -> bool:
         return self._judgement(txn).verdict.ok
 
-    def _judgement(self, txn: Txn) -> Judgement:
-        return self.judges.judge(self.given, txn, self.task, self.options.checked_mode)
+    def _judgement(self, txn: Txn) -> CheckResult:
+        return self.checker.judge(self.given, txn, self.task, self.options.checked_mode)
 
     # --- judgement ---------------------------------------------------------------------------------------------------------
 
@@ -173,13 +173,13 @@ class PartLoad:
     def _sets_aside(self) -> bool:
         return self.options.on_bad_row == "quarantine"
 
-    def _judge(self, txn: Txn) -> Sorted:
+    def _judge(self, txn: Txn) -> Remaining:
         """Rows that have to leave, and what the others replace; raises if the batch cannot be loaded."""
         if not self._sets_aside:
             judgement = self._judgement(txn)
             judgement.verdict.raise_if_bad()
-            return Sorted((), judgement.verdict, partial(located, txn, self.given, judgement))
-        found = self.judges.sort(self.given, txn, self.task, self.options.checked_mode)
+            return Remaining((), judgement.verdict, partial(located, txn, self.given, judgement))
+        found = self.checker.sort(self.given, txn, self.task, self.options.checked_mode)
         found.verdict.raise_if_bad()
         self._check_bad_rows(self.given.rejected, found.rejected)
         if not found.rejected:
@@ -199,7 +199,7 @@ class PartLoad:
         task = at_pins(self.task, txn, self.given.keys)
         found: dict[str, list[Mapping[str, Any]]] = {}
         records: dict[tuple[str, int], Any] = {}
-        for key in self.given.shares:
+        for key in self.given.tables:
             items = self.rewrites(key, dropped.get(key, ()))
             done = iter(self._rewrite(task, [item for item in items if item.is_needed]))
             kept: list[Mapping[str, Any]] = []
@@ -242,7 +242,7 @@ class PartLoad:
         return done
 
     def each(self, phase: str, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Work on fragments that workers share."""
+        """Work on fragments that workers held."""
         if not items:
             return []
         with progress.phase(phase, unit="fragments", total=len(items)):

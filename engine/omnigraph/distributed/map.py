@@ -1,4 +1,4 @@
-"""What one stretch of rows contributes to a shared judgement: the columns that rules compare, cut into shares.
+"""What one stretch of rows contributes to a partitioned check: the columns that rules compare, cut into partitions.
 
 Owns reading, on whichever machine: a staged fragment, or fragments of a committed table at its pin. What is asked says which
 columns go where; nothing is judged here. Credentials come from the environment that it runs in.
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from omnigraph.distributed.id_reuse import AdoptedIds
-from omnigraph.distributed.shuffle import ADDRESS, ROW, Piece, Sharing, Side, Tag
+from omnigraph.distributed.shuffle import ADDRESS, ROW, Partitioning, Piece, Side, Tag
 from omnigraph.distributed.stage_task import PartTask
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, TableType
@@ -43,7 +43,7 @@ def unique_about(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Questions:
     """What one round is to find out. ``ids``: ids and endpoints. ``others``: unique tuples and numbers of edges; in a merge
     these have to know which committed rows go. ``asks``: whether the graph is asked at all."""
 
@@ -137,12 +137,12 @@ Item = StagedItem | CommittedItem
 
 
 @dataclass(frozen=True)
-class Spread:
+class MapRows:
     """The half of a judgement that reads. Picklable."""
 
     task: PartTask
-    asked: Asked
-    sharing: Sharing
+    asked: Questions
+    partitioning: Partitioning
     opened: Tables | None = field(default=None, repr=False)  # stays behind: tables that this process has open
 
     def __getstate__(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class Spread:
         self, tag: Tag, columns: Mapping[str, pa.Array[Any]], by: Sequence[str], only: int | None
     ) -> Iterator[Piece]:
         rows = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-        yield from self.sharing.cut(tag, rows, [columns[name] for name in by], only)
+        yield from self.partitioning.cut(tag, rows, [columns[name] for name in by], only)
 
     # --- rows of the batch ---------------------------------------------------------------------------------------------
 

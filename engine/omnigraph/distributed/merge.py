@@ -21,7 +21,7 @@ from omnigraph.commit.run import Action
 from omnigraph.commit.txn import Txn
 from omnigraph.distributed.batch_rows import ROW, PartInput
 from omnigraph.distributed.driver import NOWHERE
-from omnigraph.distributed.key_checks import Judgement
+from omnigraph.distributed.key_checks import CheckResult
 from omnigraph.distributed.rewrite import Addresses, Rewrite, RewrittenRows, removals, remove, rewrite
 from omnigraph.distributed.stage_task import PartTask
 from omnigraph.table import parts as parts_
@@ -49,7 +49,7 @@ class Replacing:
     adopting: npt.NDArray[np.bool_] | None = None
 
 
-def located(txn: Txn, given: PartInput, judgement: Judgement, key: str) -> Replacing:
+def located(txn: Txn, given: PartInput, judgement: CheckResult, key: str) -> Replacing:
     """What the rows of a judged batch replace."""
     if judgement.addresses is not None:
         known = judgement.addresses.get(key)
@@ -78,7 +78,7 @@ def located(txn: Txn, given: PartInput, judgement: Judgement, key: str) -> Repla
     return Replacing(addresses, _adopting(given.rows(key), judgement, key))
 
 
-def _adopting(rows: int, judgement: Judgement, key: str) -> npt.NDArray[np.bool_] | None:
+def _adopting(rows: int, judgement: CheckResult, key: str) -> npt.NDArray[np.bool_] | None:
     adopted = judgement.adopted.get(key)
     if adopted is None or not any(len(one) for one in adopted.rows):
         return None
@@ -132,7 +132,7 @@ class PartMerge:
     def actions(self, replacing: Callable[[str], Replacing], dropped: Mapping[str, list[Rejected]]) -> list[Action]:
         """One action a table that changes. ``replacing``: asked table by table."""
         found = []
-        for key in sorted(self._load.given.shares):
+        for key in sorted(self._load.given.tables):
             action = self._table(key, replacing(key), dropped.get(key, ()))
             if action is not None:
                 found.append(action)

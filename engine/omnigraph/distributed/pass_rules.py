@@ -1,6 +1,6 @@
-"""The rules about several rows, for batches whose keys are more than memory has room for.
+"""The rules about several rows, for batches whose keys are more than memory has budget for.
 
-Owns how such a rule is shared out over passes: a pass looks at the rows whose key falls to it by a hash, so that equal keys
+Owns how such a rule is divided over passes: a pass looks at the rows whose key falls to it by a hash, so that equal keys
 meet in the same one. What a rule says is that of the rule it derives from; here no text is held, and the few that a message
 shows are read again.
 """
@@ -43,13 +43,13 @@ ReadAgain = Callable[[int, Sequence[str]], list[Any]]
 
 
 @dataclass(frozen=True)
-class Room:
+class Budget:
     """How many rows a rule may hold at once."""
 
     rows: int
 
     @classmethod
-    def of(cls, memory_mb: float | None) -> Room:
+    def of(cls, memory_mb: float | None) -> Budget:
         return cls(max(1, int((memory_mb or MEMORY_MB) * (1 << 20)) // ROW_BYTES))
 
     @property
@@ -60,7 +60,7 @@ class Room:
         return rows <= min(self.rows, PLAIN_ROWS)
 
     def passes(self, rows: int) -> list[Pass]:
-        """One a share. A batch that fits is looked at as any other."""
+        """One a pass_. A batch that fits is looked at as any other."""
         if self.is_plain(rows):
             return [Pass(0, 0)]
         count = ceil(rows / self.rows)
@@ -69,7 +69,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Pass:
-    """The ``number``-th of ``count`` shares; a ``count`` of 0 is for rules that hold what they compare."""
+    """The ``number``-th of ``count`` passes; a ``count`` of 0 is for rules that hold what they compare."""
 
     number: int
     count: int
@@ -91,16 +91,16 @@ class PassUnique(UniqueRule):
     """One ``@unique`` tuple in one pass."""
 
     def __init__(
-        self, declared: TableType, group: tuple[str, ...], mode: Mode, share: Pass, rows: int, again: ReadAgain
+        self, declared: TableType, group: tuple[str, ...], mode: Mode, pass_: Pass, rows: int, again: ReadAgain
     ) -> None:
         super().__init__(declared, group, mode)
-        self._keyed = KeyedRows(len(group), rows // share.count + 1, digest=True)
-        self._share = share
+        self._keyed = KeyedRows(len(group), rows // pass_.count + 1, digest=True)
+        self._pass = pass_
         self._again = again
 
     def _taking_part(self, columns: Sequence[pa.Array[Any]]) -> RowIndex | None:
         rows = super()._taking_part(columns)
-        mine = self._share.mine(columns if rows is None else [column.take(positions(rows)) for column in columns])
+        mine = self._pass.mine(columns if rows is None else [column.take(positions(rows)) for column in columns])
         if mine is None:
             return rows
         return np.flatnonzero(mine) if rows is None else rows[mine]
@@ -120,19 +120,19 @@ class PassCardinality(CardinalityRule):
     """The number of edges a source in one pass."""
 
     def __init__(
-        self, edge: EdgeType, mode: Mode, rewritten: Rewritten, share: Pass, rows: int, again: ReadAgain
+        self, edge: EdgeType, mode: Mode, rewritten: Rewritten, pass_: Pass, rows: int, again: ReadAgain
     ) -> None:
         super().__init__(edge, mode, rewritten)
-        self._keyed = KeyedRows(1, rows // share.count + 1, digest=True)
+        self._keyed = KeyedRows(1, rows // pass_.count + 1, digest=True)
         self._sources = self._keyed.keys
-        self._share = share
+        self._pass = pass_
         self._again = again
-        self._counts: npt.NDArray[np.int64] = np.zeros(rows // share.count + 1, dtype=np.int64)
+        self._counts: npt.NDArray[np.int64] = np.zeros(rows // pass_.count + 1, dtype=np.int64)
 
     def feed(self, block: Block) -> None:
         self._wording = block.wording
         sources = block.batch.column("src")
-        mine = self._share.mine([sources])
+        mine = self._pass.mine([sources])
         rows = None if mine is None else np.flatnonzero(mine)
         if rows is not None:
             sources = sources.take(positions(rows))
@@ -180,12 +180,12 @@ class PassCardinality(CardinalityRule):
             if self._mode != "overwrite":
                 batch = batch.filter(pa.array(given.has(batch.column("id"))))
             sources = batch.column("src")
-            mine = self._share.mine([sources]) if len(sources) else None
+            mine = self._pass.mine([sources]) if len(sources) else None
             found.append(sources if mine is None else sources.filter(pa.array(mine)))
         return distinct(found, pa.utf8())
 
 
-def make_room(rewritten: Rewritten, rows: int, *, keeps_ids: bool) -> None:
+def forget_texts(rewritten: Rewritten, rows: int, *, keeps_ids: bool) -> None:
     """Let the ids of a table take as little as they can: 28 bytes or so a row, whatever their length."""
     rewritten.given_rows = KeyedRows(1, rows, digest=True)
     if not keeps_ids:

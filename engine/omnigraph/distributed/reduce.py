@@ -1,7 +1,7 @@
-"""The verdict on one share of a batch: the rules themselves, on the rows whose keys fell to it and what is committed of them.
+"""The verdict on one partition of a batch: the rules themselves, on the rows whose keys fell to it and what is committed of them.
 
-Owns the half of a shared judgement that compares. The rules are those of any load; here they are fed the rows of a share,
-numbered anew, and asked of a view that holds the committed rows of the share. What they say names rows by their number in
+Owns the half of a partitioned check that compares. The rules are those of any load; here they are fed the rows of a partition,
+numbered anew, and asked of a view that holds the committed rows of the partition. What they say names rows by their number in
 the table: which records these are is known where the batch is put together. Asks nobody anything.
 """
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
-from omnigraph.distributed.map import CARD, IDS, Asked, node_of, unique_about
+from omnigraph.distributed.map import CARD, IDS, Questions, node_of, unique_about
 from omnigraph.distributed.shuffle import ADDRESS, ROW, Piece, Tag
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, TableType
@@ -34,12 +34,12 @@ from omnigraph.write.rules.key_rules import IdRule, Rewritten, UniqueRule, uniqu
 pc: Any = pyarrow.compute
 
 # No text of a message holds it: what is not printable is written otherwise.
-MARK: Final = "\x00"
+PLACEHOLDER: Final = "\x00"
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one rule has against the rows of a share. ``local``: without having asked the graph. ``rank`` puts rules in the
+    """What one rule has against the rows of a partition. ``local``: without having asked the graph. ``rank`` puts rules in the
     order in which a load would go through them. ``shown``: the first violations, by row; ``reasons``: those of every row
     that would have to leave, where that was asked for."""
 
@@ -53,7 +53,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class ShareVerdict:
+class PartitionResult:
     """``matches``: by table, rows of the batch and the addresses of the committed rows that have their ids."""
 
     found: tuple[Found, ...] = ()
@@ -62,19 +62,19 @@ class ShareVerdict:
 
 
 @dataclass(frozen=True)
-class JudgeShare:
-    """Judges one share. Picklable. ``every``: all rows that would have to leave are named with their reasons."""
+class ReducePartition:
+    """Checker one partition. Picklable. ``every``: all rows that would have to leave are named with their reasons."""
 
     catalog: Catalog
-    asked: Asked
+    asked: Questions
     every: bool = False
 
-    def __call__(self, share: int, pieces: Iterable[Piece]) -> ShareVerdict:
-        return _Share(self, pieces).run()
+    def __call__(self, partition: int, pieces: Iterable[Piece]) -> PartitionResult:
+        return _Partition(self, pieces).run()
 
 
-class ShareView:
-    """Committed rows of one share. A table may be there several times, by what its rows were shared out by."""
+class PartitionView:
+    """Committed rows of one partition. A table may be there several times, by what its rows were divided by."""
 
     def __init__(self, tables: Sequence[tuple[str, pa.Table]]) -> None:
         self._tables = tables
@@ -101,7 +101,7 @@ class _ByRow(Wording):
     """Places are the numbers of rows in their table, for somebody else to say which records these are."""
 
     def record(self, row: int) -> str:
-        return f"{MARK}{self.places.place(row)[0]}{MARK}"
+        return f"{PLACEHOLDER}{self.places.place(row)[0]}{PLACEHOLDER}"
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ class _Numbers:
         return int(self.rows[row]), None, 0
 
 
-class _ShareCardinality(CardinalityRule):
+class _PartitionCardinality(CardinalityRule):
     """Edges that go are not among the committed ones here; which sources had some came along."""
 
-    def __init__(self, edge: EdgeType, asked: Asked, gone: pa.Array[Any]) -> None:
+    def __init__(self, edge: EdgeType, asked: Questions, gone: pa.Array[Any]) -> None:
         super().__init__(edge, "overwrite" if asked.mode == "overwrite" else "append", Rewritten(asked.mode))
         self._gone = gone
 
@@ -123,8 +123,8 @@ class _ShareCardinality(CardinalityRule):
         return self._gone
 
 
-class _Share:
-    def __init__(self, judging: JudgeShare, pieces: Iterable[Piece]) -> None:
+class _Partition:
+    def __init__(self, judging: ReducePartition, pieces: Iterable[Piece]) -> None:
         self._catalog = judging.catalog
         self._asked = judging.asked
         self._every = judging.every
@@ -136,7 +136,7 @@ class _Share:
         self._given: dict[str, Rewritten] = {}
         self._matches: dict[str, tuple[RowIndex, npt.NDArray[np.uint64]]] = {}
 
-    def run(self) -> ShareVerdict:
+    def run(self) -> PartitionResult:
         declared = [self._catalog.by_table_key(key) for key in sorted(self._asked.keys)]
         nodes = [one for one in declared if isinstance(one, NodeType)]
         edges = [one for one in declared if isinstance(one, EdgeType)]
@@ -152,9 +152,9 @@ class _Share:
                 self._cardinality(edge)
             for node in nodes:
                 self._orphans(node)
-        return ShareVerdict(tuple(self._found), frozenset(self._reads), self._matches)
+        return PartitionResult(tuple(self._found), frozenset(self._reads), self._matches)
 
-    # --- rows of the share ---------------------------------------------------------------------------------------------
+    # --- rows of the partition ---------------------------------------------------------------------------------------------
 
     def _staged(self, declared: TableType, about: str) -> tuple[Block, RowIndex] | None:
         """The rows of the batch in their order, numbered from 0, and their numbers in the table."""
@@ -171,7 +171,7 @@ class _Share:
         return pa.Table.from_batches(batches) if batches else None
 
     def _view(self, *tables: tuple[str, pa.Table | None]) -> RecordingView:
-        return RecordingView(ShareView([(key, rows) for key, rows in tables if rows is not None]))
+        return RecordingView(PartitionView([(key, rows) for key, rows in tables if rows is not None]))
 
     # --- rules ---------------------------------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class _Share:
             return
         none = pa.array([], pa.utf8())
         lost = none if gone is None else pc.unique(gone.column("src"))
-        rule = _ShareCardinality(edge, self._asked, lost)
+        rule = _PartitionCardinality(edge, self._asked, lost)
         if staged is not None:
             rule.feed(staged[0])
         node = node_of(self._catalog, edge, "src")

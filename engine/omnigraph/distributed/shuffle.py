@@ -1,6 +1,6 @@
-"""Key columns on their way to whoever compares them: cut into shares by a hash of the key, so that equal keys meet.
+"""Key columns on their way to whoever compares them: cut into partitions by a hash of the key, so that equal keys meet.
 
-Owns the wire between the two halves of a shared judgement, and the hash, which is the same wherever it is computed. Knows
+Owns the wire between the two halves of a partitioned check, and the hash, which is the same wherever it is computed. Knows
 neither where rows come from nor what is asked of them.
 """
 
@@ -41,9 +41,9 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows of one share, on their way to whoever judges it."""
+    """Rows of one partition, on their way to whoever checker it."""
 
-    share: int
+    partition: int
     tag: Tag
     rows: pa.RecordBatch
 
@@ -57,50 +57,50 @@ class Piece:
         return sink.getvalue().to_pybytes()
 
     @classmethod
-    def from_bytes(cls, share: int, data: bytes) -> Piece:
+    def from_bytes(cls, partition: int, data: bytes) -> Piece:
         """What ``to_bytes`` made."""
         with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
             rows = stream.read_next_batch()
         tag = json.loads((rows.schema.metadata or {})[_TAG])
-        return cls(share, Tag(*tag), rows.replace_schema_metadata(None))
+        return cls(partition, Tag(*tag), rows.replace_schema_metadata(None))
 
 
 @dataclass(frozen=True)
-class Sharing:
-    """How keys fall to shares. ``seed`` makes the hash the same in every process of one judgement, and in no other."""
+class Partitioning:
+    """How keys fall to partitions. ``seed`` makes the hash the same in every process of one judgement, and in no other."""
 
-    shares: int
+    partitions: int
     seed: bytes
 
     def cut(self, tag: Tag, rows: pa.RecordBatch, keys: Sequence[pa.Array[Any]], only: int | None) -> Iterator[Piece]:
-        """The rows of each share, in their order; of one share if that is asked for. Without keys they stay together."""
+        """The rows of each partition, in their order; of one partition if that is asked for. Without keys they stay together."""
         if not rows.num_rows:
             return
-        share = self._share_of(keys, rows.num_rows)
+        partition = self._partition_of(keys, rows.num_rows)
         if only is not None:
-            mine = np.flatnonzero(share == only)
+            mine = np.flatnonzero(partition == only)
             if len(mine):
                 yield Piece(only, tag, rows if len(mine) == rows.num_rows else rows.take(positions(mine)))
             return
-        order = np.argsort(share, kind="stable")
+        order = np.argsort(partition, kind="stable")
         sorted_rows = rows.take(positions(order))
-        counts = np.bincount(share, minlength=self.shares)
+        counts = np.bincount(partition, minlength=self.partitions)
         start = 0
         for number, count in enumerate(counts.tolist()):
             if count:
                 yield Piece(number, tag, sorted_rows.slice(start, count))
             start += count
 
-    def _share_of(self, keys: Sequence[pa.Array[Any]], count: int) -> npt.NDArray[np.int64]:
-        if not keys or self.shares == 1:
+    def _partition_of(self, keys: Sequence[pa.Array[Any]], count: int) -> npt.NDArray[np.int64]:
+        if not keys or self.partitions == 1:
             return np.zeros(count, dtype=np.int64)
         digest = digest_words([encode_words(column) for column in keys], lanes_of(self.seed))[1]
-        found: npt.NDArray[np.int64] = ((digest >> _LATER) % np.uint64(self.shares)).astype(np.int64)
+        found: npt.NDArray[np.int64] = ((digest >> _LATER) % np.uint64(self.partitions)).astype(np.int64)
         return found
 
 
 class Exchange(Protocol):
-    """Somebody who brings the pieces of a share together and has them judged, here or elsewhere. The functions are
+    """Somebody who brings the pieces of a partition together and has them judged, here or elsewhere. The functions are
     picklable."""
 
     @property
@@ -110,30 +110,30 @@ class Exchange(Protocol):
 
     def run(
         self,
-        spread: Callable[[I_, int | None], Iterator[Piece]],
+        map_: Callable[[I_, int | None], Iterator[Piece]],
         items: Sequence[I_],
         judge: Callable[[int, Iterable[Piece]], R],
-        shares: int,
+        partitions: int,
     ) -> list[R]:
-        """What ``judge`` says of each share that has rows, in the order of the shares. Raises the first error of ours."""
+        """What ``judge`` says of each partition that has rows, in the order of the partitions. Raises the first error of ours."""
         ...
 
 
 class Passes:
-    """An exchange in this process: everything is read once for each share, and one share is held at a time."""
+    """An exchange in this process: everything is read once for each partition, and one partition is held at a time."""
 
     side_by_side = 1
 
     def run(
         self,
-        spread: Callable[[I_, int | None], Iterator[Piece]],
+        map_: Callable[[I_, int | None], Iterator[Piece]],
         items: Sequence[I_],
         judge: Callable[[int, Iterable[Piece]], R],
-        shares: int,
+        partitions: int,
     ) -> list[R]:
         found = []
-        for share in range(shares):
-            pieces = [piece for item in items for piece in spread(item, share)]
+        for partition in range(partitions):
+            pieces = [piece for item in items for piece in map_(item, partition)]
             if pieces:
-                found.append(judge(share, pieces))
+                found.append(judge(partition, pieces))
         return found

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
-from omnigraph.distributed.staged_part import Complaints, Share, Split, StagedPart, Stretch
+from omnigraph.distributed.staged_part import Complaints, Split, StagedPart, Stretch, TaskRows
 from omnigraph.distributed.staging_record import StagedFile, StagedFragments
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import Catalog, TableType
@@ -312,21 +312,21 @@ class _Work:
         return Piece(batch, left.minted, left.origin)
 
     def part(self, place: int, error: OmnigraphError | None) -> StagedPart:
-        shares = tuple(self._share(key, held) for key, held in sorted(self._rows.items()))
+        tables = tuple(self._task_rows(key, held) for key, held in sorted(self._rows.items()))
         malformed = self.rejects.log
         return StagedPart(
             place,
             tuple(self.splits),
-            shares,
+            tables,
             Complaints(malformed.shown, malformed.total),
             Complaints(self._log.shown, self._log.total),
             (*self.rejects.records, *self._rejected),
             error,
         )
 
-    def _share(self, key: str, held: _Rows) -> Share:
+    def _task_rows(self, key: str, held: _Rows) -> TaskRows:
         staged = describe(self._task, key, held.fragments) if held.fragments else None
-        return Share(key, staged, tuple(held.stretches), held.minted_rows())
+        return TaskRows(key, staged, tuple(held.stretches), held.minted_rows())
 
 
 class _Drawn:

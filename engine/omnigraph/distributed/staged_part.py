@@ -1,4 +1,4 @@
-"""One task's share of a batch that many tasks stage: what was written, which rows these are, and what was wrong.
+"""One task's held of a batch that many tasks stage: what was written, which rows these are, and what was wrong.
 
 Owns the values that travel between the tasks and the one who commits. They are plain and picklable. Rows are placed by
 split: a stretch of one source that one task reads. A task counts records from 1 in each of its splits; what they are
@@ -52,7 +52,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Share:
+class TaskRows:
     """The rows of one table that one task has staged, in the order of its fragments. ``staged`` is None without rows."""
 
     table_key: str
@@ -79,11 +79,11 @@ class StagedPart:
 
     place: int  # sorts the parts of one input
     splits: tuple[tuple[Split, int], ...] = ()  # with the records read
-    shares: tuple[Share, ...] = ()
+    tables: tuple[TaskRows, ...] = ()
     malformed: Complaints = field(default_factory=Complaints)
     bad_values: Complaints = field(default_factory=Complaints)
     rejected: tuple[Rejected, ...] = ()
-    error: OmnigraphError | None = None  # why the task gave up: what it had written is in ``shares``
+    error: OmnigraphError | None = None  # why the task gave up: what it had written is in ``tables``
 
     @property
     def records(self) -> int:

@@ -213,7 +213,7 @@ class StagingTxn:
 
     def add_parts(self, parts: Iterable[StagedPart]) -> None:
         """Note the files of parts in the record, so that an abort and a cleanup can find them."""
-        self.add([share.staged for part in parts for share in part.shares if share.staged is not None])
+        self.add([held.staged for part in parts for held in part.tables if held.staged is not None])
 
     def load_parts(
         self,
@@ -241,8 +241,8 @@ class StagingTxn:
         own are needed besides. Where it fails with ``sent`` still false, an abort takes everything back."""
         from omnigraph.distributed.batch_rows import PartInput
         from omnigraph.distributed.load import PartLoad
-        from omnigraph.distributed.pass_rules import Room
-        from omnigraph.distributed.placement import Judges
+        from omnigraph.distributed.pass_rules import Budget
+        from omnigraph.distributed.placement import Checker
 
         options = LoadOptions(
             mode=mode,
@@ -261,15 +261,15 @@ class StagingTxn:
             self.abort()
             return known
         for part in parts:
-            for share in part.shares:
-                if share.staged is not None:
-                    self._check_mine(share.staged)
+            for held in part.tables:
+                if held.staged is not None:
+                    self._check_mine(held.staged)
         task = self.task(mode, rows_per_file=rows_per_file)
         keys = [self._key(name) for name in types]
         given = PartInput(parts, keys, task.catalog, set_aside=on_bad_row == "quarantine")
-        judges = Judges(Room.of(memory_mb), exchange, exchange_always)
+        checker = Checker(Budget.of(memory_mb), exchange, exchange_always)
         load = PartLoad(
-            self._engine, options, given, task, self._record.schema_hash, workers or Threads(), self.add, judges
+            self._engine, options, given, task, self._record.schema_hash, workers or Threads(), self.add, checker
         )
         try:
             with operating("load", self._engine.uri, writes=True, listener=progress, clock=self._engine.clock):
@@ -489,18 +489,18 @@ def _judge_in_passes(
     txn: Txn, given: Mapping[str, Sequence[StagedFragments]], mode: Mode, memory_mb: int | None
 ) -> Verdict:
     from omnigraph.distributed.batch_rows import PartInput
-    from omnigraph.distributed.key_checks import judge_parts
-    from omnigraph.distributed.pass_rules import Room
-    from omnigraph.distributed.staged_part import Share, Split, Stretch
+    from omnigraph.distributed.key_checks import check_keys
+    from omnigraph.distributed.pass_rules import Budget
+    from omnigraph.distributed.staged_part import Split, Stretch, TaskRows
 
     parts = []
     for order, (key, listed) in enumerate(sorted(given.items())):
         for index, one in enumerate(listed):
             split = Split(order, index)
             rows = sum(fragments_.rows_of(described) for described in one.new)
-            share = Share(key, one, (Stretch(split.key, rows),))
-            parts.append(StagedPart(split.key, ((split, rows),), (share,)))
-    return judge_parts(PartInput(parts, given, txn.catalog), txn, mode, Room.of(memory_mb), values=True).verdict
+            held = TaskRows(key, one, (Stretch(split.key, rows),))
+            parts.append(StagedPart(split.key, ((split, rows),), (held,)))
+    return check_keys(PartInput(parts, given, txn.catalog), txn, mode, Budget.of(memory_mb), values=True).verdict
 
 
 def _change(txn: Txn, key: str, listed: Sequence[StagedFragments]) -> TypeChange:
