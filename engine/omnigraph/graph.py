@@ -30,6 +30,7 @@ from omnigraph.schema import Catalog, canonical_text, parse_schema
 from omnigraph.store import open_store
 
 if TYPE_CHECKING:
+    from omnigraph.distributed.staging_txn import StagingTxn
     from omnigraph.read.commits import Commit
     from omnigraph.read.snapshot import Snapshot
     from omnigraph.upkeep.checkpoints import Checkpoints
@@ -43,10 +44,9 @@ if TYPE_CHECKING:
     from omnigraph.upkeep.repair import RepairReport
     from omnigraph.upkeep.status import StatusReport
     from omnigraph.upkeep.verify import VerifyReport
-    from omnigraph.write.load import CheckReport
+    from omnigraph.write.load_options import CheckReport
     from omnigraph.write.outcome import Outcome
     from omnigraph.write.receipt import Receipt
-    from omnigraph.write.staged import StagingTxn
 
 
 def init(
@@ -236,7 +236,8 @@ class Graph:
     ) -> Receipt:
         """Bring records into the graph: one call, one commit over any number of tables, one receipt. ``progress`` is
         called with a ``Progress`` now and then while it goes on; so it is wherever it is a parameter."""
-        from omnigraph.write.load import LoadOptions, load
+        from omnigraph.write.load import load
+        from omnigraph.write.load_options import LoadOptions
 
         with self._doing("load", writes=True, listener=progress) as doing:
             options = LoadOptions(
@@ -255,7 +256,7 @@ class Graph:
 
     def begin(self, branch: str = MAIN, *, actor: str | None = None, resume: str | None = None) -> StagingTxn:
         """A staging transaction for bytes that others write; ``resume``: the id of one begun earlier, anywhere."""
-        from omnigraph.write.staged import begin
+        from omnigraph.distributed.staging_txn import begin
 
         who = resolve_actor(actor if actor is not None else self._actor)
         return begin(self._open_engine(), branch=branch, actor=who, resume=resume)
@@ -290,7 +291,8 @@ class Graph:
 
     def check(self, source: Any, *, mode: str, branch: str = MAIN, progress: Listener | None = None) -> CheckReport:
         """Validate what ``load`` would be given. Writes nothing."""
-        from omnigraph.write.load import LoadOptions, check
+        from omnigraph.write.load import check
+        from omnigraph.write.load_options import LoadOptions
 
         with self._doing("check", listener=progress):
             return check(self._open_engine(), source, LoadOptions(mode=mode, branch=branch))

@@ -1,4 +1,4 @@
-"""What a task does with its share of the sources: read it, stage it, count it.
+"""What a task does with its held of the sources: read it, stage it, count it.
 
 Owns nothing of the plan: a task is told what to read and what to call it. Runs on executors.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def size_of(part: og.StagedPart) -> tuple[int, int]:
     """Rows and bytes."""
-    staged = [share.staged for share in part.shares if share.staged is not None]
+    staged = [held.staged for held in part.tables if held.staged is not None]
     return sum(one.rows for one in staged), sum(file.size for one in staged for file in one.files)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TARGET_ROWS: Final = 1 << 20
-"""Rows of a fragment, more or less: large enough to scan well, small enough to share."""
+"""Rows of a fragment, more or less: large enough to scan well, small enough to held."""
 
 PLACES: Final = ("auto", "driver", "spark")
 """Where rows are compared."""
@@ -56,13 +56,13 @@ class StagedBatch:
         """Rows staged, by table key."""
         found: dict[str, int] = {}
         for part in self.parts:
-            for share in part.shares:
-                found[share.table_key] = found.get(share.table_key, 0) + share.rows
+            for held in part.tables:
+                found[held.table_key] = found.get(held.table_key, 0) + held.rows
         return dict(sorted(found.items()))
 
     @property
     def fragments(self) -> int:
-        return sum(len(share.staged.new) for part in self.parts for share in part.shares if share.staged is not None)
+        return sum(len(held.staged.new) for part in self.parts for held in part.tables if held.staged is not None)
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -1,7 +1,7 @@
 """Functions on many items, run as tasks of one Spark job.
 
 Owns the two ways in which this package sends work to executors: a DataFrame of items, one a partition, and a function over
-Arrow batches; and the same with a shuffle behind it, where what tasks found is brought together by shares. So it works
+Arrow batches; and the same with a shuffle behind it, where what tasks found is brought together by partitions. So it works
 through Connect as well, and a job is one action: nothing runs twice but what Spark itself repeats. Answers come back as
 bytes of our own tasks.
 """
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 ITEM = "place bigint, item binary"
 ANSWER = "place bigint, answer binary"
-PIECE = "share bigint, piece binary"
+PIECE = "partition bigint, piece binary"
 
 
 class SparkWorkers:
@@ -47,7 +47,7 @@ class SparkWorkers:
 
 
 class SparkExchange:
-    """Brings the pieces of a share together in a task that judges it."""
+    """Brings the pieces of a partition together in a task that judges it."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -58,19 +58,19 @@ class SparkExchange:
 
     def run(
         self,
-        spread: Callable[[Any, int | None], Iterator[og.Piece]],
+        map_: Callable[[Any, int | None], Iterator[og.Piece]],
         items: Sequence[Any],
         judge: Callable[[int, Iterable[og.Piece]], R],
-        shares: int,
+        partitions: int,
     ) -> list[R]:
-        """What ``judge`` says of each share that has rows, in the order of the shares."""
+        """What ``judge`` says of each partition that has rows, in the order of the partitions."""
         if not items:
             return []
-        pieces = _apart(self._spark, items).mapInArrow(_spreading(spread), PIECE)
-        together = pieces.repartitionById(shares, pieces.share.cast("int"))
-        with og.progress.phase("comparing", unit="shares", total=shares), watched(self._spark) as tally:
-            found = answers(together.mapInArrow(_judging(partial(_counted, tally.add, judge)), ANSWER))
-            tally.seen(shares, 0)
+        pieces = _apart(self._spark, items).mapInArrow(_mapping(map_), PIECE)
+        together = pieces.repartitionById(partitions, pieces.partition.cast("int"))
+        with og.progress.phase("comparing", unit="partitions", total=partitions), watched(self._spark) as tally:
+            found = answers(together.mapInArrow(_reducing(partial(_counted, tally.add, judge)), ANSWER))
+            tally.seen(partitions, 0)
         return found
 
 
@@ -113,29 +113,29 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
 _ERROR: Final = b"!"
 
 
-def _spreading(spread: Callable[[Any, int | None], Iterator[og.Piece]]) -> Callable[[Any], Iterator[Any]]:
+def _mapping(map_: Callable[[Any, int | None], Iterator[og.Piece]]) -> Callable[[Any], Iterator[Any]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _, item in _items(batches):
             try:
-                for piece in spread(item, None):
-                    yield _row(PIECE, piece.share, piece.to_bytes())
+                for piece in map_(item, None):
+                    yield _row(PIECE, piece.partition, piece.to_bytes())
             except og.errors.OmnigraphError as error:
                 yield _row(PIECE, 0, _ERROR + pickle.dumps(error))
 
     return run
 
 
-def _judging(judge: Callable[[int, Iterable[og.Piece]], Any]) -> Callable[[Any], Iterator[Any]]:
+def _reducing(judge: Callable[[int, Iterable[og.Piece]], Any]) -> Callable[[Any], Iterator[Any]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: dict[int, list[og.Piece]] = {}
         for batch in batches:
-            for share, data in _rows(batch):
+            for partition, data in _rows(batch):
                 if data.startswith(_ERROR):
-                    yield _row(ANSWER, share, data[len(_ERROR) :])
+                    yield _row(ANSWER, partition, data[len(_ERROR) :])
                     return
-                held.setdefault(share, []).append(og.Piece.from_bytes(share, data))
-        for share in sorted(held):
-            yield answer(share, partial(judge, share), held.pop(share))
+                held.setdefault(partition, []).append(og.Piece.from_bytes(partition, data))
+        for partition in sorted(held):
+            yield answer(partition, partial(judge, partition), held.pop(partition))
 
     return run
 

@@ -143,19 +143,19 @@ def run_with(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, fault: Any
 def test_a_pending_row_that_does_not_shadow_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
-    from omnigraph.write.pending import PendingRows
+    from omnigraph.write.mutation.pending_rows import PendingRows
 
     run_with(monkeypatch, PendingRows, "_shadows", lambda self, rows: np.zeros(rows.num_rows, dtype=bool))
 
 
 def test_a_delete_that_forgets_edges_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from omnigraph.write.removals import Removals
+    from omnigraph.write.mutation.deletes import Removals
 
     run_with(monkeypatch, Removals, "cascade", lambda self: 0)
 
 
 def test_checks_that_are_left_out_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     from omnigraph.write import mutate
-    from omnigraph.write.validate import Verdict
+    from omnigraph.write.rules.validate import Verdict
 
     run_with(monkeypatch, mutate, "validate", lambda *_args, **_options: Verdict())

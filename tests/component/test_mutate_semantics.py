@@ -429,7 +429,7 @@ def test_what_breaks_a_rule_changes_nothing(world: World, body: str) -> None:
 
 
 def test_only_unique_tuples_that_may_have_changed_are_compared(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from omnigraph.write import validate
+    from omnigraph.write.rules import validate
 
     asked: list[str] = []
     real = validate.UniqueRule.ask

@@ -17,10 +17,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import omnigraph as og
-from omnigraph.write import committed
-from omnigraph.write.parts import checks as part_checks
-from omnigraph.write.parts.part import Split, StagedPart
-from omnigraph.write.parts.task import RecordRows, TableRows
+from omnigraph.distributed import pass_rules as part_checks
+from omnigraph.distributed.stage_task import RecordRows, TableRows
+from omnigraph.distributed.staged_part import Split, StagedPart
+from omnigraph.write.base import committed_rows as committed
+from tests.corpus.replay import print_example, replaying
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  city: enum(oslo, rome)?  mail: String? @unique  @range(age, 0..150) }
@@ -189,11 +190,13 @@ LOADS = st.lists(
 # Without shrinking: an example costs tenths of a second, and the batches are small as they are.
 @settings(deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(loads=LOADS, cut=st.integers(1, 4))
+@replaying("staged_batches", lambda entry: {"loads": entry["loads"], "cut": entry["cut"]})
 def test_random_batches_come_out_the_same_through_both_doors(loads: list[Any], cut: int) -> None:
     same_through_both_doors(SCHEMA, loads, cut)
 
 
 def same_through_both_doors(schema: str, loads: list[Any], cut: int) -> None:
+    print_example(why="", schema="tight" if "1..2" in schema else "loose", cut=cut, loads=loads)
     first: Rows = {
         "Person": [{"name": f"p{n}", "age": n, "city": None, "mail": "a" if n == 1 else None} for n in range(4)],
         "Note": [{"id": "n0", "text": "x", "spot": [1.0, 2.0]}],
@@ -340,7 +343,7 @@ def test_what_a_task_that_gave_up_left_unread_is_not_missing_without_a_word(tmp_
             for n, (split, rows) in enumerate(splits)
         ]
         txn.add_parts(parts)
-        parts[1] = replace(parts[1], shares=(), error=og.errors.NotFound("the store did not show the table"))
+        parts[1] = replace(parts[1], tables=(), error=og.errors.NotFound("the store did not show the table"))
         for judge in (og.check_parts, type(txn).load_parts):
             with pytest.raises(og.errors.NotFound, match="did not show"):
                 judge(txn, parts, ["Person"], mode="append")

@@ -1,4 +1,4 @@
-"""A batch judged by shares of its keys is the batch judged as a whole: the same complaints, the same rest, the same graph."""
+"""A batch judged by partitions of its keys is the batch judged as a whole: the same complaints, the same rest, the same graph."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import omnigraph as og
-from omnigraph.write.parts import checks as part_checks
-from omnigraph.write.parts import share as part_share
-from omnigraph.write.parts import shared as part_shared
-from omnigraph.write.parts import verdict as part_verdict
-from omnigraph.write.parts.part import Split
-from omnigraph.write.parts.pieces import Piece, Tag
-from omnigraph.write.parts.task import TableRows
+from omnigraph.distributed import driver as part_driver
+from omnigraph.distributed import pass_rules as part_checks
+from omnigraph.distributed import placement as part_placement
+from omnigraph.distributed import reduce as part_reduce
+from omnigraph.distributed.shuffle import Piece, Tag
+from omnigraph.distributed.stage_task import TableRows
+from omnigraph.distributed.staged_part import Split
 from tests.component import test_parts as parts
 from tests.component.test_parts import LOADS, SCHEMA, STEPS, content, outcome, tables
+from tests.corpus.replay import replaying
 
 EXAMPLES = max(settings().max_examples // 2, 1)
 
@@ -40,22 +41,22 @@ class Wire:
 
     def run(
         self,
-        spread: Callable[[Any, int | None], Iterator[Piece]],
+        map_: Callable[[Any, int | None], Iterator[Piece]],
         items: Sequence[Any],
         judge: Callable[[int, Iterable[Piece]], Any],
-        shares: int,
+        partitions: int,
     ) -> list[Any]:
         self.rounds += 1
         sent: dict[int, list[bytes]] = defaultdict(list)
         for item in pickle.loads(pickle.dumps(list(items))):
-            for piece in pickle.loads(pickle.dumps(spread))(item, None):
-                sent[piece.share].append(piece.to_bytes())
+            for piece in pickle.loads(pickle.dumps(map_))(item, None):
+                sent[piece.partition].append(piece.to_bytes())
         judge = pickle.loads(pickle.dumps(judge))
         answers = [
-            pickle.dumps(judge(share, [Piece.from_bytes(share, one) for one in reversed(sent[share])]))
-            for share in sorted(sent)
+            pickle.dumps(judge(partition, [Piece.from_bytes(partition, one) for one in reversed(sent[partition])]))
+            for partition in sorted(sent)
         ]
-        self.bytes += len(pickle.dumps((spread, judge, list(items)))) + sum(map(len, answers))
+        self.bytes += len(pickle.dumps((map_, judge, list(items)))) + sum(map(len, answers))
         return [pickle.loads(answer) for answer in answers]
 
 
@@ -68,7 +69,7 @@ def stage_by_wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
 
 
 def by_wire(patch: pytest.MonkeyPatch, exchange: Any) -> None:
-    from omnigraph.write.staged import StagingTxn
+    from omnigraph.distributed.staging_txn import StagingTxn
 
     load, check = StagingTxn.load_parts, og.check_parts
     chosen = {"exchange": exchange, "exchange_always": True}
@@ -78,6 +79,7 @@ def by_wire(patch: pytest.MonkeyPatch, exchange: Any) -> None:
 
 @settings(deadline=None, max_examples=EXAMPLES, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(loads=LOADS)
+@replaying("staged_batches", lambda entry: {"loads": entry["loads"]})
 @pytest.mark.parametrize("schema", [SCHEMA, TIGHT])
 def test_random_batches_come_out_the_same(schema: str, loads: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -85,44 +87,49 @@ def test_random_batches_come_out_the_same(schema: str, loads: list[Any]) -> None
         parts.same_through_both_doors(schema, loads, 2)
 
 
+def quarantined(loads: list[Any]) -> list[Any]:
+    return [(rows, mode, "quarantine") for rows, mode, _ in loads]
+
+
 def few_rows_at_once(patch: pytest.MonkeyPatch, rows: int) -> None:
     """As if the memory were full after so many rows."""
     bytes_ = (part_checks.MEMORY_MB << 20) // rows
     for module, name in (
         (part_checks, "ROW_BYTES"),
-        (part_shared, "STAGED_ROW_BYTES"),
-        (part_shared, "COMMITTED_ROW_BYTES"),
+        (part_driver, "STAGED_ROW_BYTES"),
+        (part_driver, "COMMITTED_ROW_BYTES"),
     ):
         patch.setattr(module, name, bytes_)
 
 
 @settings(deadline=None, max_examples=EXAMPLES, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-@given(loads=LOADS.map(lambda loads: [(rows, mode, "quarantine") for rows, mode, _ in loads]))
+@given(loads=LOADS.map(quarantined))
+@replaying("staged_batches", lambda entry: {"loads": quarantined(entry["loads"])})
 def test_rows_are_set_aside_in_passes_as_they_are_where_all_keys_are_held(loads: list[Any]) -> None:
-    """Neither the keys of the batch nor an exchange: what falls because of other rows is found share by share."""
-    sort = part_verdict._sort_held
+    """Neither the keys of the batch nor an exchange: what falls because of other rows is found partition by partition."""
+    sort = part_placement._sort_held
 
     def held(given: Any, *args: Any) -> Any:
-        assert not any(given.rows(key) for key in given.shares)
+        assert not any(given.rows(key) for key in given.tables)
         return sort(given, *args)
 
     with pytest.MonkeyPatch.context() as patch:
         few_rows_at_once(patch, 3)
         patch.setattr(part_checks, "PLAIN_ROWS", 0)
-        patch.setattr(part_verdict, "_sort_held", held)
+        patch.setattr(part_placement, "_sort_held", held)
         parts.same_through_both_doors(TIGHT, loads, 2)
 
 
 def test_passes_hold_one_share_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
-    judge = part_share.JudgeShare.__call__
+    judge = part_reduce.ReducePartition.__call__
 
-    def noted(self: Any, share: int, pieces: Iterable[Piece]) -> Any:
+    def noted(self: Any, partition: int, pieces: Iterable[Piece]) -> Any:
         pieces = list(pieces)
         held.append(sum(piece.rows.num_rows for piece in pieces if piece.tag == Tag("node:Person", "staged", "ids")))
-        return judge(self, share, pieces)
+        return judge(self, partition, pieces)
 
-    monkeypatch.setattr(part_share.JudgeShare, "__call__", noted)
+    monkeypatch.setattr(part_reduce.ReducePartition, "__call__", noted)
     rows = [{"name": f"p{n}", "age": 1, "city": None, "mail": f"m{n // 2}" if n < 4 else None} for n in range(400)]
     with og.init(tmp_path / "a", SCHEMA) as graph:
         few_rows_at_once(monkeypatch, 40)

@@ -182,7 +182,7 @@ def test_a_line_holds_one_record_whatever_the_text(local_root: str) -> None:
 
 def test_values_of_every_kind_survive_load_and_export(local_root: str) -> None:
     """The loader's own reading of an exported line gives the values that were stored."""
-    from omnigraph.write.cells import convert
+    from omnigraph.write.values.cells import convert
 
     engine = new_graph(local_root, EVERY_KIND)
     noon = dt.datetime(2024, 5, 6, 12, 0, 0, 123456, tzinfo=dt.UTC)

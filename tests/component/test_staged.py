@@ -117,8 +117,8 @@ def test_a_check_in_passes_says_the_same(tmp_path: Path, monkeypatch: pytest.Mon
         txn.add([table.describe(write_fragments(pa.Table.from_pylist(found[3:], columns), table.uri), kind)])
         whole = og.check_staged(txn, txn.staged)
         assert whole.total == (5 if kind == "append" else 3)
-        monkeypatch.setattr("omnigraph.write.parts.checks.PLAIN_ROWS", 0)
-        monkeypatch.setattr("omnigraph.write.parts.checks.ROW_BYTES", 1 << 19)  # two rows to a megabyte
+        monkeypatch.setattr("omnigraph.distributed.pass_rules.PLAIN_ROWS", 0)
+        monkeypatch.setattr("omnigraph.distributed.pass_rules.ROW_BYTES", 1 << 19)  # two rows to a megabyte
         assert og.check_staged(txn, txn.staged, memory_mb=1) == whole
 
 

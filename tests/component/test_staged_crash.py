@@ -9,8 +9,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.core import failpoints
-from omnigraph.write.parts.part import Split
-from omnigraph.write.parts.task import TableRows
+from omnigraph.distributed.stage_task import TableRows
+from omnigraph.distributed.staged_part import Split
 
 SCHEMA = "node Person { name: String @key }"
 

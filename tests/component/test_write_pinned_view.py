@@ -13,10 +13,11 @@ import omnigraph as og
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.txn import Txn, open_txn
 from omnigraph.core.meter import Meter
-from omnigraph.write import blocks, committed
-from omnigraph.write.adopt import adopt_ids
-from omnigraph.write.input import read_source
-from omnigraph.write.validate import validate
+from omnigraph.write.base import blocks
+from omnigraph.write.base import committed_rows as committed
+from omnigraph.write.rules.id_reuse import adopt_ids
+from omnigraph.write.rules.validate import validate
+from omnigraph.write.sources.input import read_source
 from tests.unit._write_support import MemoryView, edge
 
 SCHEMA = """

@@ -25,7 +25,7 @@ from tests.docs.pages import DOCS
 
 # Values that the interface hands out beside what it names and what the façade's own methods return by name.
 _MORE = {
-    "StagingTable": "omnigraph.write.staged",
+    "StagingTable": "omnigraph.distributed.staging_txn",
     "TableEntry": "omnigraph.read.snapshot",
     "TableChange": "omnigraph.write.receipt",
     "RejectedRows": "omnigraph.write.receipt",

@@ -16,13 +16,13 @@ from omnigraph.cli.reference import help_text
 from omnigraph.commit.audit import SCHEMA as AUDIT_SCHEMA
 from omnigraph.commit.intent import decode
 from omnigraph.core.errors import all_errors
+from omnigraph.distributed.staging_record import Record, StagedFragments
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import ARROW_SCHEMA
 from omnigraph.manifest.state import TAIL_KEEP, TAIL_ROLL
 from omnigraph.schema.catalog import ScalarKind
 from omnigraph.store import layout
-from omnigraph.write import violations
-from omnigraph.write.staging import Record, StagedFragments
+from omnigraph.write.base import violations
 from tests.docs import generated, pages
 
 REFERENCE = pages.DOCS / "reference"

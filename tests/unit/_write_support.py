@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from omnigraph.schema import parse_schema, table_schema
 from omnigraph.schema.catalog import Catalog
-from omnigraph.write.changes import Mode, TypeChange
-from omnigraph.write.input import Input, read_source
-from omnigraph.write.validate import Verdict, validate
+from omnigraph.write.base.changes import Mode, TypeChange
+from omnigraph.write.rules.validate import Verdict, validate
+from omnigraph.write.sources.input import Input, read_source
 
 SCHEMA = """
 node Person {

@@ -6,10 +6,10 @@ import inspect
 
 import omnigraph
 from omnigraph import graph as graphs
+from omnigraph.distributed.staging_txn import StagingTxn
 from omnigraph.testing.cells import Cell
 from omnigraph.testing.operations import OPERATIONS
-from omnigraph.write.changes import MODES
-from omnigraph.write.staged import StagingTxn
+from omnigraph.write.base.changes import MODES
 
 READING = {
     "catalog", "check", "close", "commit", "commits", "export", "intents", "outcome", "probe", "snapshot",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.write.adopt import adopt_ids
-from omnigraph.write.validate import validate
+from omnigraph.write.rules.id_reuse import adopt_ids
+from omnigraph.write.rules.validate import validate
 from tests.unit._write_support import MemoryView, catalog_of, codes, committed, edge, read
 
 CATALOG = catalog_of(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from omnigraph.core.errors import LimitExceeded
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
-from omnigraph.write import jsonstream
-from omnigraph.write.jsonstream import Broken, Repeated, read_values
+from omnigraph.write.sources import json_stream as jsonstream
+from omnigraph.write.sources.json_stream import Broken, Repeated, read_values
 
 
 def read(text: bytes | str, chunk: int = 1 << 20, limits: Limits = DEFAULT_LIMITS) -> list[Any]:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.write import keyset
-from omnigraph.write.keyset import KeySet
+from omnigraph.table import key_set as keyset
+from omnigraph.table.key_set import KeySet
 
 TEXTS = st.one_of(
     st.text(max_size=20),

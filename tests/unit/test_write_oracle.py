@@ -16,11 +16,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from omnigraph.schema import table_schema
-from omnigraph.write import blocks, committed
-from omnigraph.write.changes import TypeChange
-from omnigraph.write.input import read_source
-from omnigraph.write.quarantine import sift
-from omnigraph.write.validate import validate
+from omnigraph.write.base import blocks
+from omnigraph.write.base import committed_rows as committed
+from omnigraph.write.base.changes import TypeChange
+from omnigraph.write.rules.quarantine import sift
+from omnigraph.write.rules.validate import validate
+from omnigraph.write.sources.input import read_source
 from tests.unit._write_support import MemoryView, catalog_of
 
 CATALOG = catalog_of(

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.core.errors import DataInvalid, InvalidInput, StoreRefused
-from omnigraph.write.batch import Batch
-from omnigraph.write.quarantine import BadRowsMax, Sifted, sift, too_many, write_quarantine
-from omnigraph.write.validate import validate
+from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, sift, too_many, write_quarantine
+from omnigraph.write.rules.validate import validate
+from omnigraph.write.sources.batch import Batch
 from tests.unit._write_support import MemoryView, catalog_of, committed, edge, item, person, read
 
 CATALOG = catalog_of()

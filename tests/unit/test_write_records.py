@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.core.errors import DataInvalid, InvalidInput, LimitExceeded, NotFound
 from omnigraph.core.limits import Limits
-from omnigraph.write import records as records_module
+from omnigraph.write.sources import records as records_module
 from tests.unit._write_support import catalog_of, edge, item, person, read
 
 CATALOG = catalog_of(

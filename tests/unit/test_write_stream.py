@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.core.errors import DataInvalid, InvalidInput
-from omnigraph.write.batch import Batch
-from omnigraph.write.stream import StreamedAppend, can_stream
-from omnigraph.write.validate import Verdict, validate
+from omnigraph.write.rules.streamed_append import StreamedAppend, can_stream
+from omnigraph.write.rules.validate import Verdict, validate
+from omnigraph.write.sources.batch import Batch
 from tests.unit._write_support import MemoryView, catalog_of, codes, committed, edge, item, person, read
 
 CATALOG = catalog_of()
@@ -90,6 +90,10 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     ({"Person": [{"name": None}, {"name": "a"}]}, {"Knows": [{"from": "zz", "to": "a"}]}),
     ({"Item": [{"sku": 5}]}, {}),
+    # A malformed record: the graph is asked nothing, whether the record comes before or after what it would be asked about.
+    ({"Person": [{"name": "old"}, {"name": "a", "mail": "taken"}, {"name": "b", "age": 1 << 40}]}, {}),
+    ({"Person": [{"name": "b", "age": 1 << 40}, {"name": "old"}]}, {"Knows": [{"from": "zz", "to": "old"}]}),
+    ({"Person": [{"name": "b"}]}, {"Knows": [{"from": "zz", "to": "old"}], "Owns": [{"from": None, "to": 1}]}),
 ]
 
 

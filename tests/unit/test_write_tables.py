@@ -16,9 +16,9 @@ import pytest
 from omnigraph.core.errors import DataInvalid, InvalidInput, NotFound
 from omnigraph.schema import table_schema
 from omnigraph.schema.catalog import PropType, ScalarKind
-from omnigraph.write.batch import Batch, TableFile
-from omnigraph.write.conform import WrongKind, conform_column
-from omnigraph.write.derive import derive_keys
+from omnigraph.write.sources.batch import Batch, TableFile
+from omnigraph.write.sources.key_derivation import derive_keys
+from omnigraph.write.values.conform import WrongKind, conform_column
 from tests.unit._write_support import catalog_of, read
 
 S = ScalarKind

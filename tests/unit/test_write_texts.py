@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from omnigraph.schema.catalog import PropType, ScalarKind
-from omnigraph.write import tables
-from omnigraph.write.columns import build_column
-from omnigraph.write.tables import read_json_values, read_texts
+from omnigraph.write.sources import tables
+from omnigraph.write.sources.tables import read_json_values, read_texts
+from omnigraph.write.values.columns import build_column
 
 FLOATS = (ScalarKind.F32, ScalarKind.F64)
 INTEGERS = (ScalarKind.I32, ScalarKind.I64, ScalarKind.U32, ScalarKind.U64)

@@ -354,7 +354,7 @@ def test_verdicts_do_not_depend_on_threads_or_order_of_types() -> None:
 
 
 def test_a_change_of_many_blocks_keeps_its_row_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from omnigraph.write import blocks
+    from omnigraph.write.base import blocks
 
     monkeypatch.setattr(blocks, "PIECE_ROWS", 3)
     records = [person(f"p{i}", mail=f"m{i % 9}") for i in range(10)] + [person("p0")]
@@ -365,8 +365,8 @@ def test_a_change_of_many_blocks_keeps_its_row_numbers(monkeypatch: pytest.Monke
 
 def test_arrow_changes_without_a_reader_are_still_checked_for_nulls_and_nan() -> None:
     from omnigraph.schema import table_schema
-    from omnigraph.write.changes import TypeChange
-    from omnigraph.write.validate import validate
+    from omnigraph.write.base.changes import TypeChange
+    from omnigraph.write.rules.validate import validate
 
     catalog = catalog_of("node T { k: String @key  x: F64?  v: Vector(2)?  l: [F32]? }")
     declared = catalog.node("T")

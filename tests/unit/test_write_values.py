@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.schema.catalog import PropType, ScalarKind
-from omnigraph.write import columns
-from omnigraph.write.cells import to_json
-from omnigraph.write.columns import build_column
+from omnigraph.write.values import columns
+from omnigraph.write.values.cells import to_json
+from omnigraph.write.values.columns import build_column
 
 S = ScalarKind
 UTC = dt.UTC

@@ -11,9 +11,9 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from omnigraph import graph as graphs
+from omnigraph.distributed.staging_txn import StagingTxn
 from omnigraph.schema import table_schema
 from omnigraph.testing.operations import TYPES, Operation, register, schema_of
-from omnigraph.write.staged import StagingTxn
 
 _OPEN: dict[str, Any] = {"actor": "writer"}
 
@@ -78,8 +78,8 @@ def _staged(root: str, width: int) -> str | None:
 
 def _in_parts(root: str, width: int, mode: str) -> str | None:
     """A batch that executors stage in two parts, each of all tables."""
-    from omnigraph.write.parts.part import Split
-    from omnigraph.write.parts.task import RecordRows
+    from omnigraph.distributed.stage_task import RecordRows
+    from omnigraph.distributed.staged_part import Split
 
     with graphs.open(root, **_OPEN) as graph:
         txn = graph.begin()

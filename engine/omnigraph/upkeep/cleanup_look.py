@@ -13,6 +13,7 @@ from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.intent import Intent
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, Refused
 from omnigraph.core.meter import Meter
+from omnigraph.distributed.staging_record import RECORD_LIFE_S, Records
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
@@ -23,7 +24,6 @@ from omnigraph.upkeep.checkpoints import Checkpoint, list_checkpoints, state_of
 from omnigraph.upkeep.cleanup_plan import Line, Policy, Range, SeenCommit, oldest_retained
 from omnigraph.upkeep.rubbish import Line as Place
 from omnigraph.upkeep.rubbish import lines_claimed, lines_named, list_artefacts, unclaimed
-from omnigraph.write.staging import RECORD_LIFE_S, Records
 
 # Between this machine's clock and the store's. Ages are differences of the two, and nothing is deleted by a wrong one.
 CLOCK_SKEW_S_MAX = 300

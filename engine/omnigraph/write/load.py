@@ -6,100 +6,31 @@ everything durable ``commit``'s.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.run import Outcome, Prepared, Request, run
+from omnigraph.commit.run import Prepared, run
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import progress
-from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import count_text, html_table
 from omnigraph.schema import Catalog
 from omnigraph.schema.catalog import EdgeType
-from omnigraph.write.adopt import adopt_ids
-from omnigraph.write.batch import Batch
-from omnigraph.write.changes import MODES, Mode, TypeChange
-from omnigraph.write.files import store_opener
-from omnigraph.write.input import Input, read_source
-from omnigraph.write.lower import STAGE_FIRST_BYTES, StagedAppends, lower
-from omnigraph.write.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, sift, too_many, write_quarantine
-from omnigraph.write.receipt import Receipt, RejectedRows, TableChange, table_changes
-from omnigraph.write.sources import is_record_source
-from omnigraph.write.validate import Verdict, validate
-
-
-@dataclass(frozen=True)
-class LoadOptions:
-    """What ``graph.load`` was asked for."""
-
-    mode: str
-    branch: str = "main"
-    from_branch: str | None = None
-    actor: str | None = None
-    idempotency_key: str | None = None
-    on_bad_row: str = "fail"
-    bad_rows_max: int | float | None = None
-    quarantine_to: str | Path | None = None
-    expect_head: str | None = None
-    deadline_s: float = 60
-
-    def check(self) -> None:
-        if self.mode not in MODES:
-            raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
-        if self.on_bad_row not in ("fail", "quarantine"):
-            raise InvalidInput(f"on_bad_row must be 'fail' or 'quarantine', not {self.on_bad_row!r}")
-        if self.quarantine_to is not None and self.on_bad_row != "quarantine":
-            raise InvalidInput("quarantine_to needs on_bad_row='quarantine'")
-        BadRowsMax(self.bad_rows_max)
-        if self.from_branch is not None:
-            raise NotFound(f"no branch {self.from_branch!r}", branch=self.from_branch)
-
-    @property
-    def checked_mode(self) -> Mode:
-        return cast(Mode, self.mode)
-
-
-@dataclass(frozen=True)
-class CheckReport:
-    """What ``graph.check`` found. Nothing was written."""
-
-    ok: bool
-    records: int
-    rows: Mapping[str, int]
-    violations: tuple[Mapping[str, Any], ...]
-    total: int
-    reads: tuple[str, ...] = ()
-    pins: Mapping[str, tuple[str, str | None, int]] = field(default_factory=dict)  # what the answer rests on
-    digest: str | None = None  # of the staged fragments that were judged
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "pins": {key: list(triple) for key, triple in sorted(self.pins.items())},
-            "digest": self.digest,
-            "ok": self.ok,
-            "records": self.records,
-            "rows": dict(self.rows),
-            "violations": [dict(one) for one in self.violations],
-            "total": self.total,
-            "reads": list(self.reads),
-        }
-
-    def __repr__(self) -> str:
-        rows = ", ".join(f"{key}: {count}" for key, count in sorted(self.rows.items()))
-        return f"<CheckReport {'ok' if self.ok else f'{self.total} violations'}; {self.records} records; {rows}>"
-
-    def _repr_html_(self) -> str:
-        names = ("source", "record", "id", "reason")
-        rows = [(one.get("source"), one.get("record"), one.get("id"), one["message"]) for one in self.violations]
-        title = f"{count_text(self.records, 'record')} checked, {count_text(self.total, 'violation')}"
-        return html_table(names, rows, title, empty="ok")
+from omnigraph.write.base.changes import TypeChange
+from omnigraph.write.load_options import CheckReport, LoadOptions, load_request, replay
+from omnigraph.write.receipt import Receipt, RejectedRows, TableChange, receipt_of
+from omnigraph.write.rules.id_reuse import adopt_ids
+from omnigraph.write.rules.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, sift, too_many, write_quarantine
+from omnigraph.write.rules.validate import Verdict, validate
+from omnigraph.write.sources.batch import Batch
+from omnigraph.write.sources.files import store_opener
+from omnigraph.write.sources.input import Input, read_source
+from omnigraph.write.sources.opening import is_record_source
+from omnigraph.write.staging_plan import STAGE_FIRST_BYTES, StagedAppends, lower
+from omnigraph.write.streamed_load import load_stream
 
 
 @dataclass
@@ -147,8 +78,9 @@ class _Load:
         return named - self.input.tables.keys()
 
     def _judge(self, txn: Txn) -> tuple[list[TypeChange], Verdict]:
-        changes = with_committed_ids(self.input, self.options, txn)
-        if self.options.on_bad_row == "quarantine":
+        sets_aside = self.options.on_bad_row == "quarantine"
+        changes = with_committed_ids(self.input, self.options, txn, asks=sets_aside or not self.input.malformed)
+        if sets_aside:
             return self._sift(txn, changes)
         verdict = validate(changes, self.catalog, txn, limits=self.engine.limits, malformed=self.input.malformed)
         verdict.raise_if_bad()
@@ -173,9 +105,11 @@ def _unmoved(keys: frozenset[str], txn: Txn, other: Txn) -> bool:
     return all(txn.pin(key).triple == other.pin(key).triple for key in keys)
 
 
-def with_committed_ids(given: Input, options: LoadOptions, txn: Txn) -> list[TypeChange]:
-    """The change set; edges that are committed already keep the ids that they have."""
-    return [adopt_ids(change, txn) for change in given.changes(options.checked_mode)]
+def with_committed_ids(given: Input, options: LoadOptions, txn: Txn, *, asks: bool) -> list[TypeChange]:
+    """Return the change set; edges that are committed already keep the ids that they have. Unless ``asks``, the graph is
+    asked nothing: records are malformed, so rows are missing that others may depend on."""
+    changes = given.changes(options.checked_mode)
+    return [adopt_ids(change, txn) for change in changes] if asks else changes
 
 
 def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
@@ -187,29 +121,18 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     if known is not None:
         return known
     if options.mode == "append" and options.on_bad_row == "fail" and has_readers(source):
-        from omnigraph.write.streamed_load import load_stream
-
         return load_stream(engine, source, options, meter)
     work = _read(engine, source, options)
     if not work.input.tables and not work.input.malformed:
         return Receipt(None, options.branch, {}, storage=meter.snapshot())
-    request = Request(
-        kind="load",
-        branch=options.branch,
-        keys=frozenset(work.input.tables),
-        actor=options.actor,
-        idempotency_key=options.idempotency_key,
-        expect_head=options.expect_head,
-        deadline_s=options.deadline_s,
-    )
-    outcome = run(engine, request, work.prepare, meter)
+    outcome = run(engine, load_request(options, work.input.tables), work.prepare, meter)
     rejected = RejectedRows()
     if work.sifted is not None and not outcome.replayed:
         rows = tuple(one.to_dict() for one in work.sifted.rejected[:REJECTED_SHOWN_MAX])
         rejected = RejectedRows(rows, len(work.sifted.rejected))
         if options.quarantine_to is not None:
             write_quarantine(options.quarantine_to, work.sifted.rejected)
-    return receipt(outcome, options.branch, rejected, work.unchanged, meter)
+    return receipt_of(outcome, options.branch, rejected, work.unchanged, meter)
 
 
 def has_readers(source: Any) -> bool:
@@ -220,24 +143,6 @@ def has_readers(source: Any) -> bool:
     return any(not isinstance(one, pa.Table | pa.RecordBatch | list | tuple) for one in given)
 
 
-def receipt(
-    outcome: Outcome, branch: str, rejected: RejectedRows, unchanged: Mapping[str, TableChange], meter: Meter
-) -> Receipt:
-    """``unchanged``: tables that were named and stay as they are; the commit does not know them."""
-    tables = dict(unchanged)
-    if outcome.row is not None:
-        tables = table_changes(outcome.row) if outcome.replayed else {**tables, **table_changes(outcome.row)}
-    return Receipt(
-        None if outcome.row is None else outcome.row.commit_id,
-        branch,
-        dict(sorted(tables.items())),
-        replayed=outcome.replayed,
-        rejected=rejected,
-        storage=meter.snapshot(),
-        warnings=outcome.warnings,
-    )
-
-
 def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
     """What a load of this source would be told. Writes nothing."""
     options.check()
@@ -245,7 +150,7 @@ def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
     meter = Meter()
     held = read_current(engine, options.branch, meter=meter)
     txn = Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter)
-    changes = with_committed_ids(work.input, options, txn)
+    changes = with_committed_ids(work.input, options, txn, asks=not work.input.malformed)
     with progress.phase("checking", total=work.input.rows):
         verdict = validate(changes, work.catalog, txn, limits=engine.limits, malformed=work.input.malformed)
         progress.advance(work.input.rows)
@@ -257,20 +162,6 @@ def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
         verdict.total,
         tuple(sorted(verdict.reads)),
     )
-
-
-def replay(engine: Engine, options: LoadOptions, meter: Meter) -> Receipt | None:
-    """A known key is answered before the source is even opened: it may be gone by now."""
-    if options.idempotency_key is None:
-        return None
-    engine.limits.check("idempotency_key_bytes", len(options.idempotency_key.encode()))
-    held = engine.known(options.branch)
-    if held is None:
-        return None
-    row = engine.history.find_key(held, options.idempotency_key, meter=meter)
-    if row is None:
-        return None
-    return Receipt(row.commit_id, options.branch, table_changes(row), replayed=True, storage=meter.snapshot())
 
 
 def _read(engine: Engine, source: Any, options: LoadOptions) -> _Load:

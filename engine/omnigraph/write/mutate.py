@@ -25,11 +25,11 @@ from omnigraph.gq import BoundMutation, DeleteNode, InsertEdge, bind_mutation, p
 from omnigraph.gq.tree import Query
 from omnigraph.manifest.swap import Held
 from omnigraph.schema import Catalog
-from omnigraph.write.effect import Effect, run_statements
-from omnigraph.write.lower import STAGE_FIRST_BYTES
+from omnigraph.write.base.violations import Violation, data_invalid
+from omnigraph.write.mutation.statement_effects import Effect, run_statements
 from omnigraph.write.receipt import Receipt, TableChange, table_changes
-from omnigraph.write.validate import Verdict, validate
-from omnigraph.write.violations import Violation, data_invalid
+from omnigraph.write.rules.validate import Verdict, validate
+from omnigraph.write.staging_plan import STAGE_FIRST_BYTES
 
 
 @dataclass(frozen=True)

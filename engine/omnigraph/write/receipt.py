@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from omnigraph.core.meter import StorageCost
+from omnigraph.core.meter import Meter, StorageCost
 from omnigraph.core.shown import count_text, html_table
 from omnigraph.manifest.rows import CommitRow
+
+if TYPE_CHECKING:
+    from omnigraph.commit.run import Outcome
 
 
 @dataclass(frozen=True)
@@ -132,3 +135,21 @@ def table_changes(row: CommitRow) -> dict[str, TableChange]:
         key: TableChange(counts.version, counts.inserted, counts.updated, counts.deleted, counts.unchanged)
         for key, counts in sorted(row.tables.items())
     }
+
+
+def receipt_of(
+    outcome: Outcome, branch: str, rejected: RejectedRows, unchanged: Mapping[str, TableChange], meter: Meter
+) -> Receipt:
+    """``unchanged``: tables that were named and stay as they are; the commit does not know them."""
+    tables = dict(unchanged)
+    if outcome.row is not None:
+        tables = table_changes(outcome.row) if outcome.replayed else {**tables, **table_changes(outcome.row)}
+    return Receipt(
+        None if outcome.row is None else outcome.row.commit_id,
+        branch,
+        dict(sorted(tables.items())),
+        replayed=outcome.replayed,
+        rejected=rejected,
+        storage=meter.snapshot(),
+        warnings=outcome.warnings,
+    )

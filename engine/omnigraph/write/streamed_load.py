@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.plan import Counts
-from omnigraph.commit.run import Action, Prepared, Request, run
+from omnigraph.commit.run import Action, Prepared, run
 from omnigraph.commit.txn import Txn
 from omnigraph.core import progress
 from omnigraph.core.errors import Conflict
@@ -22,12 +22,12 @@ from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog, EdgeType, table_schema
 from omnigraph.table import staged as fragments_
 from omnigraph.table.dataset import TableRef, append_of
-from omnigraph.write.batch import Batch
-from omnigraph.write.files import store_opener
-from omnigraph.write.load import LoadOptions, receipt
-from omnigraph.write.receipt import Receipt, RejectedRows
-from omnigraph.write.stream import StreamedAppend
-from omnigraph.write.validate import Verdict
+from omnigraph.write.load_options import LoadOptions, load_request
+from omnigraph.write.receipt import Receipt, RejectedRows, receipt_of
+from omnigraph.write.rules.streamed_append import StreamedAppend
+from omnigraph.write.rules.validate import Verdict
+from omnigraph.write.sources.batch import Batch
+from omnigraph.write.sources.files import store_opener
 
 
 class LateView:
@@ -62,15 +62,7 @@ def load_stream(engine: Engine, source: Any, options: LoadOptions, meter: Meter)
     opener = store_opener(engine.store.lance_options)
     stream = StreamedAppend(source, catalog, view, engine.limits, clock=engine.clock, opener=opener)
     work = _StreamedLoad(engine, catalog, view, stream)
-    request = Request(
-        kind="load",
-        branch=options.branch,
-        keys=frozenset(declared.table_key for declared in stream.types),
-        actor=options.actor,
-        idempotency_key=options.idempotency_key,
-        expect_head=options.expect_head,
-        deadline_s=options.deadline_s,
-    )
+    request = load_request(options, [declared.table_key for declared in stream.types])
     try:
         outcome = run(engine, request, work.prepare, meter)
     except BaseException:
@@ -78,7 +70,7 @@ def load_stream(engine: Engine, source: Any, options: LoadOptions, meter: Meter)
         raise
     if outcome.row is None or outcome.replayed:
         work.give_up()
-    return receipt(outcome, options.branch, RejectedRows(), {}, meter)
+    return receipt_of(outcome, options.branch, RejectedRows(), {}, meter)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from omnigraph.cli.render import Screen, count_text
 from omnigraph.core.errors import DataInvalid
 
 if TYPE_CHECKING:
-    from omnigraph.write.batch import TableFile
+    from omnigraph.write.sources.batch import TableFile
 
 # ``:from=src,to=dst`` at the end of ``Follows=f.csv:from=src,to=dst``; a colon inside a URI is followed by slashes.
 _COLUMNS = re.compile(r":(\w+=[^,=]+(?:,\w+=[^,=]+)*)$")
@@ -188,7 +188,7 @@ def _source(data: str | None, nodes: Sequence[str], edges: Sequence[str]) -> Ite
             hint="for example --data people.jsonl, or --node Person=people.parquet",
         )
     if data is None:
-        from omnigraph.write.batch import Batch
+        from omnigraph.write.sources.batch import Batch
 
         yield Batch(nodes=_tables("--node", nodes), edges=_tables("--edge", edges))
     elif data == "-":
@@ -211,7 +211,7 @@ def _spooled(folder: Path) -> Path:
 
 
 def _tables(option: str, given: Sequence[str]) -> dict[str, TableFile]:
-    from omnigraph.write.batch import TableFile
+    from omnigraph.write.sources.batch import TableFile
 
     paths: dict[str, list[str]] = {}
     columns: dict[str, dict[str, str]] = {}

@@ -1,0 +1,262 @@
+"""Judging a staged batch by partitions: what is asked of which rows, and the partitions' answers put together into one verdict.
+
+Owns the rounds of such a judgement, and setting rows aside by it. Rows are read, brought together and compared by an
+exchange, here in passes or on executors; here is a number or two a row at most. The rules are those of any load, and so is
+the verdict.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.commit.txn import Txn
+from omnigraph.distributed.batch_rows import PartInput
+from omnigraph.distributed.id_reuse import AdoptedIds
+from omnigraph.distributed.map import CommittedItem, Item, MapRows, Questions, StagedItem
+from omnigraph.distributed.reduce import PLACEHOLDER, Found, PartitionResult, ReducePartition
+from omnigraph.distributed.shuffle import Exchange, Partitioning
+from omnigraph.distributed.stage_task import PartTask
+from omnigraph.schema.catalog import EdgeType
+from omnigraph.write.base import violations as v
+from omnigraph.write.base.blocks import OriginLog
+from omnigraph.write.base.changes import Mode, RowIndex
+from omnigraph.write.base.rejects import Rejected
+from omnigraph.write.base.violations import SHOWN_MAX, Violation, ViolationLog
+from omnigraph.write.base.wording import Wording
+from omnigraph.write.rules.key_rules import unique_groups
+from omnigraph.write.rules.validate import Conflict, Verdict
+
+STAGED_ROW_BYTES: Final = 400
+"""What a row of the batch costs its partition, all rules together: texts of keys and what finds them."""
+
+COMMITTED_ROW_BYTES: Final = 120
+"""What a committed row costs its partition."""
+
+ITEM_ROWS: Final = 1 << 20
+"""Committed rows that are read at once."""
+
+NOWHERE: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
+_PLACEHOLDERS: Final = re.compile(f"{PLACEHOLDER}([0-9]+){PLACEHOLDER}")
+
+# Kinds of faults in the order in which rows leave for them. What comes before may be the reason for what comes after.
+_GRAPH: Final = frozenset({v.KEY_CONFLICT, v.UNIQUE})
+_NEVER_SET_ASIDE: Final = frozenset({v.CARD_MIN, v.ORPHAN})
+
+Addresses = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class RowRef:
+    """Stands for the record of a staged row until the row is read."""
+
+    key: str
+    row: int
+
+
+@dataclass(frozen=True)
+class PartitionedVerdict:
+    """The verdict; for a merge, which committed row each row replaces; and the rows that left, where that was wanted."""
+
+    verdict: Verdict
+    addresses: Mapping[str, Addresses] = field(default_factory=dict)
+    rejected: tuple[Rejected, ...] = ()
+
+
+@dataclass
+class PartitionedCheck:
+    """One batch against the pins of one transaction. ``adopted``: ids that edges take over from committed ones."""
+
+    given: PartInput
+    txn: Txn
+    task: PartTask
+    mode: Mode
+    exchange: Exchange
+    memory_mb: float
+    adopted: Mapping[str, AdoptedIds] = field(default_factory=dict)
+    reads: frozenset[str] = frozenset()
+    _dropped: dict[str, RowIndex] = field(default_factory=dict)
+    _places: dict[str, OriginLog] = field(default_factory=dict)
+
+    def judge(self) -> PartitionedVerdict:
+        """Everything that is wrong."""
+        return self._answered(self._rounds(every=False))
+
+    def sift(self) -> PartitionedVerdict:
+        """Take out rows until the rest stands: in the same rounds as where a batch is held. Ends, because every round but
+        the last takes at least one row."""
+        rejected: list[Rejected] = []
+        while True:
+            found, addresses = self._rounds(every=True)
+            falling = _falling(found)
+            if not falling:
+                answered = self._answered((found, addresses))
+                return replace(answered, rejected=tuple(sorted(rejected, key=lambda one: one.order)))
+            rejected += self._drop(falling)
+
+    # --- rounds --------------------------------------------------------------------------------------------------------
+
+    def _rounds(self, *, every: bool) -> tuple[list[Found], dict[str, Addresses]]:
+        asks = not self.given.malformed
+        given = frozenset(key for key in self.given.tables if self._minted(key) is not True)
+        asked = Questions(self.mode, self.given.keys, given, asks=asks)
+        if self.mode != "merge" or not asks or not self._has_others():
+            answers = self._run(asked, {}, every)
+            return _found(answers), self._addresses(answers)
+        # Which committed rows go is known when ids have been compared.
+        first = self._run(replace(asked, others=False), {}, every)
+        addresses = self._addresses(first)
+        gone = {key: np.sort(one[one != NOWHERE]) for key, one in addresses.items()}
+        second = self._run(replace(asked, ids=False), gone, every)
+        return [*_found(first), *_found(second)], addresses
+
+    def _has_others(self) -> bool:
+        declared = [self.given.catalog.by_table_key(key) for key in self.given.tables]
+        return any(unique_groups(one) or (isinstance(one, EdgeType) and not one.card.is_unbounded) for one in declared)
+
+    def _run(self, asked: Questions, gone: Mapping[str, Addresses], every: bool) -> list[PartitionResult]:
+        catalog = self.given.catalog
+        items: list[Item] = [item for key in self.given.tables for item in self._staged_items(key)]
+        bytes_ = STAGED_ROW_BYTES * sum(self.given.rows(key) for key in self.given.tables)
+        for key in sorted(self.txn.state.tables):
+            if self.txn.rows(key) and asked.reads_committed(catalog, catalog.by_table_key(key)):
+                items += self._committed_items(key, gone.get(key))
+                bytes_ += COMMITTED_ROW_BYTES * self.txn.rows(key)
+        partitions = max(self.exchange.side_by_side, ceil(bytes_ / (self.memory_mb * (1 << 20))))
+        partitioning = Partitioning(partitions, secrets.token_bytes(32))
+        map_ = MapRows(self.task, asked, partitioning, self.txn.engine.tables)
+        answers = self.exchange.run(map_, items, ReducePartition(catalog, asked, every), partitions)
+        self.reads = self.reads.union(*(one.reads for one in answers))
+        return answers
+
+    def _staged_items(self, key: str) -> list[StagedItem]:
+        minted, adopted = self.given.minted(key), self.adopted.get(key)
+        dropped = self._dropped.get(key)
+        found = []
+        for fragment in self.given.fragments(key):
+            first, last = fragment.first_row, fragment.first_row + fragment.rows
+            found.append(
+                StagedItem(
+                    key,
+                    fragment.described,
+                    first,
+                    minted if isinstance(minted, bool) else minted[first:last],
+                    None if adopted is None else adopted.between(first, last),
+                    None if dropped is None else dropped[slice(*np.searchsorted(dropped, [first, last]).tolist())],
+                )
+            )
+        return found
+
+    def _committed_items(self, key: str, gone: Addresses | None) -> list[CommittedItem]:
+        found: list[CommittedItem] = []
+        group: list[int] = []
+        rows = 0
+        for number, fragment in sorted(self.txn.pinned(key).layout.fragments.items()):
+            group.append(number)
+            rows += fragment.rows
+            if rows >= ITEM_ROWS:
+                found.append(_committed_item(key, group, gone))
+                group, rows = [], 0
+        if group:
+            found.append(_committed_item(key, group, gone))
+        return found
+
+    def _minted(self, key: str) -> bool | npt.NDArray[np.bool_]:
+        minted, adopted = self.given.minted(key), self.adopted.get(key)
+        if adopted is not None and minted is True and any(len(rows) for rows in adopted.rows):
+            return np.ones(0, dtype=np.bool_)  # some have ids by now
+        return minted
+
+    def _addresses(self, answers: Iterable[PartitionResult]) -> dict[str, Addresses]:
+        found: dict[str, Addresses] = {}
+        for answer in answers:
+            for key, (rows, addresses) in answer.matches.items():
+                if len(rows):
+                    if key not in found:
+                        found[key] = np.full(self.given.rows(key), NOWHERE, dtype=np.uint64)
+                    found[key][rows] = addresses
+        return found
+
+    # --- what was found ------------------------------------------------------------------------------------------------
+
+    def _answered(self, answered: tuple[list[Found], dict[str, Addresses]]) -> PartitionedVerdict:
+        found, addresses = answered
+        log = ViolationLog()
+        log.merge(self.given.malformed)
+        log.merge(self.given.bad_values)
+        conflicts: dict[str, tuple[list[Violation], int]] = {}
+        for one in found:
+            placed = [self._placed(violation) for violation in one.shown]
+            log.extend(placed)
+            log.total += one.total - len(placed)
+            if one.code == v.KEY_CONFLICT:
+                listed, total = conflicts.get(one.table_key, ([], 0))
+                conflicts[one.table_key] = ([*listed, *placed], total + one.total)
+        taken = tuple(
+            Conflict(key, tuple(one.id or "" for one in sorted(listed, key=lambda one: one.order)[:SHOWN_MAX]), total)
+            for key, (listed, total) in sorted(conflicts.items())
+        )
+        return PartitionedVerdict(Verdict(log.shown, log.total, taken, self.reads), addresses)
+
+    def _drop(self, falling: Sequence[Found]) -> list[Rejected]:
+        """Take out all rows that these name, with all reasons that this round has for them."""
+        reasons: dict[tuple[str, int], list[Violation]] = {}
+        for one in sorted(falling, key=lambda one: one.rank):
+            for row, violation in one.reasons:
+                reasons.setdefault((one.table_key, row), []).append(self._placed(violation))
+        found = []
+        by_table: dict[str, list[int]] = {}
+        for (key, row), why in reasons.items():
+            by_table.setdefault(key, []).append(row)
+            first = why[0]
+            found.append(Rejected(RowRef(key, row), tuple(why), first.record or 0, first.source, first.source_order))
+        for key, rows in by_table.items():
+            before = self._dropped.get(key, np.empty(0, dtype=np.int64))
+            self._dropped[key] = np.union1d(before, np.array(rows, dtype=np.int64))
+        return found
+
+    def _placed(self, violation: Violation) -> Violation:
+        """Rows by their numbers in the table become records by their numbers in the sources."""
+        if violation.record is None or violation.table_key is None:
+            return violation
+        key = violation.table_key
+        if key not in self._places:
+            self._places[key] = self.given.origins(key)
+        places = self._places[key]
+        wording = Wording(self.given.catalog.by_table_key(key), places)
+        message = _PLACEHOLDERS.sub(lambda found: wording.record(int(found[1])), violation.message)
+        return replace(violation, message=message).at(*places.place(violation.record))
+
+
+def _committed_item(key: str, fragments: Sequence[int], gone: Addresses | None) -> CommittedItem:
+    if gone is None or not len(gone):
+        return CommittedItem(key, tuple(fragments))
+    ends = np.array([fragments[0], fragments[-1] + 1], dtype=np.uint64) << np.uint64(32)
+    low, high = np.searchsorted(gone, ends)
+    return CommittedItem(key, tuple(fragments), gone[low:high].copy())
+
+
+def _found(answers: Iterable[PartitionResult]) -> list[Found]:
+    return [one for answer in answers for one in answer.found]
+
+
+def _falling(found: Sequence[Found]) -> list[Found]:
+    """What is set aside in this round: the first kind of fault that there is."""
+    kinds: list[Callable[[Found], Any]] = [
+        lambda one: one.local,
+        lambda one: one.code in _GRAPH,
+        lambda one: one.code == v.ENDPOINT,
+        lambda one: one.code not in _NEVER_SET_ASIDE,
+    ]
+    for kind in kinds:
+        falling = [one for one in found if kind(one)]
+        if falling:
+            return falling
+    return []

@@ -1,0 +1,322 @@
+"""Commit a batch that many tasks have staged: judged as a whole, lowered, published like any load.
+
+Owns the order: verify that files are there, judge on fresh pins, set rows aside if that is wanted, write again what has to
+be written again, publish. Rows were judged by themselves where they were staged; here only key columns are read. Where
+the graph moves meanwhile everything from the judgement on is repeated: the sources are read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.plan import Counts
+from omnigraph.commit.run import Action, Prepared, run
+from omnigraph.commit.txn import Txn
+from omnigraph.core import progress
+from omnigraph.core.errors import ReadSetChanged
+from omnigraph.core.meter import Meter
+from omnigraph.distributed.batch_rows import PartInput
+from omnigraph.distributed.key_checks import CheckResult
+from omnigraph.distributed.merge import PartMerge, located
+from omnigraph.distributed.placement import Checker, Remaining
+from omnigraph.distributed.rewrite import Pack, Rewrite, RewrittenRows, pack, packs, rewrite
+from omnigraph.distributed.stage_task import PartTask, at_pins, describe
+from omnigraph.distributed.staged_part import Threads, Workers
+from omnigraph.distributed.staging_record import StagedFragments, check_files
+from omnigraph.table import staged as fragments_
+from omnigraph.write.base.changes import RowIndex
+from omnigraph.write.base.rejects import Rejected
+from omnigraph.write.load_options import LoadOptions, load_request
+from omnigraph.write.receipt import Receipt, RejectedRows, TableChange, receipt_of
+from omnigraph.write.rules.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, too_many, write_quarantine
+from omnigraph.write.rules.validate import Verdict
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_PACKED_HERE_ROWS: Final = 200_000  # so few rows are packed before a job has started
+
+
+@dataclass
+class PartLoad:
+    """One batch on its way. ``sent``: a table commit of staged files may be on its way, so that they are nobody's to
+    delete. ``written``: files that were written here, below the root, besides those that the tasks wrote."""
+
+    engine: Engine
+    options: LoadOptions
+    given: PartInput
+    task: PartTask
+    schema_hash: str
+    workers: Workers
+    note: Callable[[StagedFragments], None]  # puts files into the staging record
+    checker: Checker = field(default_factory=Checker)
+    sent: bool = False
+    written: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+    rejected: tuple[Rejected, ...] = ()
+    unchanged: dict[str, TableChange] = field(default_factory=dict)
+
+    def run(self) -> Receipt:
+        meter = Meter()
+        with progress.phase("looking at files", unit="tables", total=len(self.given.tables)):
+            self._verify_files(meter)
+        with progress.phase("packing", unit="parts"):
+            self._pack()
+        request = load_request(self.options, self.given.keys)
+        outcome = run(self.engine, request, self._prepare, meter)
+        rejected = RejectedRows()
+        if self.rejected and not outcome.replayed:
+            rows = tuple(one.to_dict() for one in self.rejected[:REJECTED_SHOWN_MAX])
+            rejected = RejectedRows(rows, len(self.rejected))
+            if self.options.quarantine_to is not None:
+                write_quarantine(self.options.quarantine_to, self.rejected)
+        if outcome.row is None or outcome.replayed:
+            self.used.clear()
+        return receipt_of(outcome, self.options.branch, rejected, self.unchanged, meter)
+
+    # --- files ---------------------------------------------------------------------------------------------------------
+
+    def _verify_files(self, meter: Meter) -> None:
+        """Every file is there with its size: a commit looks at none of them."""
+        wanted = {
+            f"{self.task.targets[key].table.relative}/{file.path}": file.size
+            for key, listed in self.given.tables.items()
+            for held in listed
+            for file in ([] if held.staged is None else held.staged.files)
+        }
+        check_files(self.engine, wanted, meter)
+
+    def _pack(self) -> None:
+        """However the rows came in, fragments are sized by rows. Small ones are written again, once, before anything else."""
+        if self.given.malformed or self.given.bad_values:
+            return
+        wanted = {
+            key: packs(key, [one.described for one in self.given.fragments(key)], self.task.rows_per_file)
+            for key in self.given.tables
+        }
+        items = [one for listed in wanted.values() for one in listed if isinstance(one, Pack)]
+        if not items:
+            return
+        progress.expect(len(items))
+        rows = sum(fragments_.rows_of(one) for item in items for one in item.described)
+        workers = self.workers if rows > _PACKED_HERE_ROWS else Threads()
+        done = iter(workers.each(partial(pack, self.task), items))
+        for key, listed in wanted.items():
+            packed: list[Mapping[str, Any]] = []
+            for one in listed:
+                packed += next(done) if isinstance(one, Pack) else [one]
+            if len(packed) < len(self.given.fragments(key)):
+                self.note(describe(self.task, key, packed))
+                self.given.pack(key, packed)
+
+    # --- one plan ------------------------------------------------------------------------------------------------------
+
+    def _prepare(self, txn: Txn) -> Prepared | None:
+        with progress.phase("checking", unit="tables", total=len(self.given.keys)):
+            return self._checked(txn)
+
+    def _checked(self, txn: Txn) -> Prepared | None:
+        self._check_base(txn)
+        self.drop_written()
+        if self.options.mode == "merge":
+            return self._merge(txn)
+        found = self._judge(txn)
+        dropped = _by_table(found.rejected)
+        fragments = self._rewritten(txn, dropped)
+        actions = []
+        for key in sorted(self.given.keys):
+            action = self._action(txn, key, fragments[key])
+            if action is not None:
+                actions.append(action)
+        return self._prepared(actions, found.verdict.reads, revalidate=not dropped)
+
+    def _prepared(self, actions: list[Action], reads: frozenset[str], *, revalidate: bool) -> Prepared | None:
+        if not actions:
+            return None
+        again = self._still_fits if revalidate else None
+        return Prepared(tuple(actions), reads, revalidate=again, stage_first=True)
+
+    def _check_base(self, txn: Txn) -> None:
+        if txn.state.schema.hash != self.schema_hash:
+            raise ReadSetChanged(
+                "the schema has changed since the batch was staged",
+                hint="stage the batch again on the present schema",
+                table_key="schema",
+                expected=self.schema_hash,
+                actual=txn.state.schema.hash,
+            )
+        for key in self.given.keys:
+            pin, target = txn.pin(key), self.task.targets[key]
+            if pin.identity != target.identity:
+                raise ReadSetChanged(
+                    f"table {key} was dropped and made again since its fragments were staged",
+                    table_key=key,
+                    expected=target.pin,
+                    actual=pin.version,
+                )
+
+    def _still_fits(self, txn: Txn) -> bool:
+        return self._judgement(txn).verdict.ok
+
+    def _judgement(self, txn: Txn) -> CheckResult:
+        return self.checker.judge(self.given, txn, self.task, self.options.checked_mode)
+
+    # --- judgement ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _sets_aside(self) -> bool:
+        return self.options.on_bad_row == "quarantine"
+
+    def _judge(self, txn: Txn) -> Remaining:
+        """Rows that have to leave, and what the others replace; raises if the batch cannot be loaded."""
+        if not self._sets_aside:
+            judgement = self._judgement(txn)
+            judgement.verdict.raise_if_bad()
+            return Remaining((), judgement.verdict, partial(located, txn, self.given, judgement))
+        found = self.checker.sort(self.given, txn, self.task, self.options.checked_mode)
+        found.verdict.raise_if_bad()
+        self._check_bad_rows(self.given.rejected, found.rejected)
+        if not found.rejected:
+            self.rejected = tuple(self.given.rejected)
+        return found
+
+    def _check_bad_rows(self, earlier: list[Rejected], later: tuple[Rejected, ...]) -> None:
+        every = tuple(sorted([*earlier, *later], key=lambda one: one.order))
+        error = too_many(Sifted((), every, Verdict()), self.given.records, BadRowsMax(self.options.bad_rows_max))
+        if error is not None:
+            raise error
+
+    # --- rows again ----------------------------------------------------------------------------------------------------------
+
+    def _rewritten(self, txn: Txn, dropped: Mapping[str, list[Rejected]]) -> dict[str, list[Mapping[str, Any]]]:
+        """The fragments of each table without the rows that leave."""
+        task = at_pins(self.task, txn, self.given.keys)
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        records: dict[tuple[str, int], Any] = {}
+        for key in self.given.tables:
+            items = self.rewrites(key, dropped.get(key, ()))
+            done = iter(self._rewrite(task, [item for item in items if item.is_needed]))
+            kept: list[Mapping[str, Any]] = []
+            for item, first in items.with_first_rows():
+                if not item.is_needed:
+                    kept.append(item.described)
+                    continue
+                result = next(done)
+                kept += result.new
+                records |= {(key, first + int(r)): v for r, v in zip(item.dropped, result.records, strict=True)}
+            found[key] = kept
+        if dropped:
+            self.note_rejected(dropped, records)
+        return found
+
+    def note_rejected(self, dropped: Mapping[str, list[Rejected]], records: Mapping[tuple[str, int], Any]) -> None:
+        """Give the rows that left their records, now that they have been read."""
+        late = [
+            replace(one, record=records[one.record.key, one.record.row])
+            for listed in dropped.values()
+            for one in listed
+        ]
+        self.rejected = tuple(sorted([*self.given.rejected, *late], key=lambda one: one.order))
+
+    def rewrites(self, key: str, dropped: Iterable[Rejected]) -> Rewrites:
+        rows = np.array(sorted(one.record.row for one in dropped), dtype=np.int64)
+        minted = self.given.minted(key)
+        items = Rewrites()
+        for fragment in self.given.fragments(key):
+            low, high = np.searchsorted(rows, [fragment.first_row, fragment.first_row + fragment.rows])
+            mine: RowIndex = rows[low:high]
+            made = np.full(len(mine), minted) if isinstance(minted, bool) else minted[mine]
+            items.add(Rewrite(key, fragment.described, mine - fragment.first_row, made), fragment.first_row)
+        return items
+
+    def _rewrite(self, task: PartTask, items: list[Rewrite]) -> list[RewrittenRows]:
+        done = self.each("rewriting", partial(rewrite, task), items)
+        for item, result in zip(items, done, strict=True):
+            self.note_written(item.key, result.new)
+        return done
+
+    def each(self, phase: str, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Work on fragments that workers held."""
+        if not items:
+            return []
+        with progress.phase(phase, unit="fragments", total=len(items)):
+            return self.workers.each(function, items)
+
+    def note_written(self, key: str, fragments: Iterable[Mapping[str, Any]]) -> None:
+        base = self.task.targets[key].table.relative
+        self.written |= {f"{base}/{name}" for one in fragments for name in fragments_.files_of(one)}
+
+    def drop_written(self) -> None:
+        """What an earlier plan of this batch had written again is of no use to the next one."""
+        if self.written and not self.sent:
+            self.engine.store.delete_many(sorted(self.written))
+        self.written.clear()
+        self.used.clear()
+
+    # --- actions -------------------------------------------------------------------------------------------------------------
+
+    def _action(self, txn: Txn, key: str, new: list[Mapping[str, Any]]) -> Action | None:
+        rows = sum(fragments_.rows_of(described) for described in new)
+        pin = txn.pin(key)
+        if self.options.mode == "overwrite":
+            if not rows and not pin.rows:
+                return None
+            self.note_used(key, new)
+            counts = Counts(inserted=rows, deleted=pin.rows)
+            return self.sending(key, lambda handle: fragments_.overwrite_transaction(handle, new), counts)
+        if not rows:
+            return None
+        self.note_used(key, new)
+        return self.sending(key, lambda handle: fragments_.append_transaction(handle, new), Counts(inserted=rows))
+
+    def sending(self, key: str, make: Any, counts: Counts) -> Action:
+        def stage(handle: Any, _: Meter) -> Any:
+            self.sent = True
+            return make(handle)
+
+        return Action(key, stage, counts)
+
+    def note_used(self, key: str, fragments: Iterable[Mapping[str, Any]]) -> None:
+        base = self.task.targets[key].table.relative
+        self.used |= {f"{base}/data/{file['path']}" for one in fragments for file in one["files"]}
+
+    # --- merge ---------------------------------------------------------------------------------------------------------------
+
+    def _merge(self, txn: Txn) -> Prepared | None:
+        found = self._judge(txn)
+        dropped = _by_table(found.rejected)
+        merge = PartMerge(txn, at_pins(self.task, txn, self.given.keys), self)
+        actions = merge.actions(found.replacing, dropped)
+        self.unchanged = merge.unchanged
+        if dropped:
+            self.note_rejected(dropped, merge.records)
+        return self._prepared(actions, found.verdict.reads, revalidate=not dropped)
+
+
+class Rewrites:
+    """The fragments of one table with what becomes of them, in their order."""
+
+    def __init__(self) -> None:
+        self._items: list[tuple[Rewrite, int]] = []
+
+    def add(self, item: Rewrite, first_row: int) -> None:
+        self._items.append((item, first_row))
+
+    def __iter__(self) -> Any:
+        return (item for item, _ in self._items)
+
+    def with_first_rows(self) -> list[tuple[Rewrite, int]]:
+        return self._items
+
+
+def _by_table(rejected: Iterable[Rejected]) -> dict[str, list[Rejected]]:
+    found: dict[str, list[Rejected]] = {}
+    for one in rejected:
+        found.setdefault(one.record.key, []).append(one)
+    return found

@@ -1,0 +1,212 @@
+"""A merge of staged parts: which rows replace which, shared among workers, in one transaction a table.
+
+Owns the lowering of a merge that no process could hold: here is an address for each staged row and no more. Rows are
+compared, written and carried over by ``rewrite`` wherever the workers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute
+
+from omnigraph.commit.plan import Counts
+from omnigraph.commit.run import Action
+from omnigraph.commit.txn import Txn
+from omnigraph.distributed.batch_rows import ROW, PartInput
+from omnigraph.distributed.driver import NOWHERE
+from omnigraph.distributed.key_checks import CheckResult
+from omnigraph.distributed.rewrite import Addresses, Rewrite, RewrittenRows, removals, remove, rewrite
+from omnigraph.distributed.stage_task import PartTask
+from omnigraph.table import parts as parts_
+from omnigraph.table import staged as fragments_
+from omnigraph.table.arrays import one_array, positions
+from omnigraph.write.base.changes import RowIndex, TypeChange
+from omnigraph.write.base.committed_rows import is_scanned
+from omnigraph.write.base.rejects import Rejected
+from omnigraph.write.receipt import TableChange
+
+if TYPE_CHECKING:
+    from omnigraph.distributed.load import PartLoad
+
+pc: Any = pyarrow.compute
+
+_LOCATED_AT_ONCE: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Replacing:
+    """For each staged row of a table the address of the committed row that it replaces, or ``NOWHERE``; and whether it
+    takes over its id. None where no row does."""
+
+    addresses: Addresses | None = None
+    adopting: npt.NDArray[np.bool_] | None = None
+
+
+def located(txn: Txn, given: PartInput, judgement: CheckResult, key: str) -> Replacing:
+    """What the rows of a judged batch replace."""
+    if judgement.addresses is not None:
+        known = judgement.addresses.get(key)
+        return Replacing() if known is None else Replacing(known, _adopting(given.rows(key), judgement, key))
+    committed, ids = txn.pin(key).rows, judgement.ids[key]
+    if not committed or not len(ids.keys):
+        return Replacing()
+    addresses: Addresses = np.full(given.rows(key), NOWHERE, dtype=np.uint64)
+    table = txn.pinned(key)
+    if is_scanned(len(ids.keys), committed):
+        for batch in table.scan(["id"], with_row_address=True):
+            at = ids.keys.find(batch.column("id"))
+            hit = at >= 0
+            addresses[ids.rows_at(at[hit])] = batch.column("_rowaddr").to_numpy()[hit]
+    else:
+        adopted = judgement.adopted.get(key)
+        for block in given.blocks(txn, key, ["id"], adopted):
+            rows = block.given()
+            texts: pa.Array[Any] = block.batch.column("id")
+            if rows is not None:
+                texts = texts.take(positions(rows))
+            at, found = _looked_up(table, texts)
+            addresses[block.first_row + (at if rows is None else rows[at])] = found
+    if not (addresses != NOWHERE).any():
+        return Replacing()
+    return Replacing(addresses, _adopting(given.rows(key), judgement, key))
+
+
+def _adopting(rows: int, judgement: CheckResult, key: str) -> npt.NDArray[np.bool_] | None:
+    adopted = judgement.adopted.get(key)
+    if adopted is None or not any(len(one) for one in adopted.rows):
+        return None
+    mask = np.zeros(rows, dtype=np.bool_)
+    for one in adopted.rows:
+        mask[one] = True
+    return mask
+
+
+def located_changes(txn: Txn, given: PartInput, changes: Mapping[str, TypeChange], key: str) -> Replacing:
+    """The same for the rows that are left after others were set aside."""
+    change = changes[key]
+    if not txn.pin(key).rows or not change.rows.num_rows:
+        return Replacing()
+    rows: RowIndex = change.rows.column(ROW).to_numpy()
+    addresses: Addresses = np.full(given.rows(key), NOWHERE, dtype=np.uint64)
+    for start in range(0, len(rows), _LOCATED_AT_ONCE):
+        texts = one_array(change.rows.column("id").slice(start, _LOCATED_AT_ONCE), pa.utf8())
+        at, found = _looked_up(txn.pinned(key), texts)
+        addresses[rows[start + at]] = found
+    if not (addresses != NOWHERE).any():
+        return Replacing()
+    was = given.minted(key)
+    if was is False:
+        return Replacing(addresses)
+    before = np.full(len(rows), was) if isinstance(was, bool) else was[rows]
+    mask = np.zeros(len(addresses), dtype=np.bool_)
+    mask[rows[before & ~change.minted_rows()]] = True
+    return Replacing(addresses, mask)
+
+
+def _looked_up(table: Any, texts: pa.Array[Any]) -> tuple[RowIndex, Addresses]:
+    """Positions of the ids that are committed, and the addresses of their rows."""
+    if not len(texts):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
+    found = table.locate(texts)
+    at = pc.index_in(found.column("id"), value_set=texts).to_numpy().astype(np.int64)
+    return at, found.column("_rowaddr").to_numpy().astype(np.uint64)
+
+
+class PartMerge:
+    """One plan of a merge."""
+
+    def __init__(self, txn: Txn, task: PartTask, load: PartLoad) -> None:
+        self._txn = txn
+        self._task = task
+        self._load = load
+        self.unchanged: dict[str, TableChange] = {}
+        self.records: dict[tuple[str, int], Any] = {}
+
+    def actions(self, replacing: Callable[[str], Replacing], dropped: Mapping[str, list[Rejected]]) -> list[Action]:
+        """One action a table that changes. ``replacing``: asked table by table."""
+        found = []
+        for key in sorted(self._load.given.tables):
+            action = self._table(key, replacing(key), dropped.get(key, ()))
+            if action is not None:
+                found.append(action)
+        return found
+
+    def _table(self, key: str, replacing: Replacing, dropped: Iterable[Rejected]) -> Action | None:
+        pin = self._txn.pin(key)
+        items = self._items(key, replacing, dropped)
+        needed = [item for item, _ in items if item.is_needed]
+        done = self._load.each("rewriting", partial(rewrite, self._task), needed)
+        for item, result in zip(needed, done, strict=True):
+            self._load.note_written(item.key, result.new)
+        unchanged = sum(result.unchanged for result in done)
+        self._note_records(key, items, done)
+        new = self._fragments(items, done)
+        replaced = [result.replaced for result in done if len(result.replaced)]
+        updated = sum(len(one) for one in replaced)
+        count = sum(int(fragment.physical_rows) for fragment in new)
+        if not count:
+            if unchanged:
+                self.unchanged[key] = TableChange(pin.version, unchanged=unchanged)
+            return None
+        self._load.note_used(key, [fragments_.fragment_json(fragment) for fragment in new])
+        counts = Counts(inserted=count - updated, updated=updated, unchanged=unchanged)
+        if not updated:
+            described = [fragments_.fragment_json(fragment) for fragment in new]
+            return self._load.sending(key, lambda handle: fragments_.append_transaction(handle, described), counts)
+        removed = self._load.each("removing", partial(remove, self._task), removals(key, replaced))
+        base = self._task.targets[key].table.relative
+        files = {f"{base}/{one.file[0]}" for one in removed if one.file is not None}
+        self._load.written |= files
+        self._load.used |= files
+        kept = [one.updated for one in removed if one.updated is not None]
+        gone = [one.fragment for one in removed if one.updated is None]
+        return self._load.sending(key, lambda handle: parts_.update_of(handle, new, kept, gone), counts)
+
+    def _items(self, key: str, replacing: Replacing, dropped: Iterable[Rejected]) -> list[tuple[Rewrite, int]]:
+        """Every staged fragment with what becomes of it."""
+        items = []
+        for item, first in self._load.rewrites(key, dropped).with_first_rows():
+            if replacing.addresses is None:
+                items.append((item, first))
+                continue
+            mine = replacing.addresses[first : first + fragments_.rows_of(item.described)]
+            at = np.flatnonzero(mine != NOWHERE)
+            adopting = None if replacing.adopting is None else replacing.adopting[first + at]
+            if adopting is not None and not adopting.any():
+                adopting = None
+            items.append(
+                (
+                    Rewrite(key, item.described, item.dropped, item.dropped_minted, at, mine[at].copy(), adopting),
+                    first,
+                )
+            )
+        return items
+
+    # --- what it came to -------------------------------------------------------------------------------------------------
+
+    def _note_records(self, key: str, items: list[tuple[Rewrite, int]], done: list[RewrittenRows]) -> None:
+        results = iter(done)
+        for item, first in items:
+            if item.is_needed:
+                records = next(results).records
+                self.records |= {
+                    (key, first + int(row)): record for row, record in zip(item.dropped, records, strict=True)
+                }
+
+    def _fragments(self, items: list[tuple[Rewrite, int]], done: list[RewrittenRows]) -> list[Any]:
+        """Lance's own values: they carry row ids."""
+        results = iter(done)
+        found: list[Any] = []
+        for item, _ in items:
+            if item.is_needed:
+                found += next(results).carried
+            else:
+                found.append(fragments_.fragment_of(item.described))
+        return found

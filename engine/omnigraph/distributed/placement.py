@@ -1,0 +1,88 @@
+"""Where a staged batch is judged, and which rows leave it: here with its keys held, here in passes, or by an exchange.
+
+Owns that choice. Whatever is chosen, the rules and what they say are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from omnigraph.commit.txn import Txn
+from omnigraph.distributed.batch_rows import ROW, PartInput
+from omnigraph.distributed.driver import PartitionedCheck, RowRef
+from omnigraph.distributed.key_checks import CheckResult, adopt_in_passes, check_keys, held_changes
+from omnigraph.distributed.merge import Replacing, located, located_changes
+from omnigraph.distributed.pass_rules import Budget
+from omnigraph.distributed.shuffle import Exchange, Passes
+from omnigraph.distributed.stage_task import PartTask, at_pins
+from omnigraph.write.base.changes import Mode, RecordingView, TypeChange
+from omnigraph.write.base.rejects import Rejected
+from omnigraph.write.rules.quarantine import sift
+from omnigraph.write.rules.validate import Verdict
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """The rows that leave (``RowRef`` in the place of their records), the verdict on the others, and for a merge what these
+    replace."""
+
+    rejected: tuple[Rejected, ...]
+    verdict: Verdict
+    replacing: Callable[[str], Replacing]
+
+
+@dataclass(frozen=True)
+class Checker:
+    """``exchange`` is used where comparing the keys of a table here would take more than ``budget``, or ``always``."""
+
+    budget: Budget = field(default_factory=lambda: Budget.of(None))
+    exchange: Exchange | None = None
+    always: bool = False
+
+    def judge(self, given: PartInput, txn: Txn, task: PartTask, mode: Mode) -> CheckResult:
+        exchange = self._chosen(given)
+        if exchange is None:
+            return check_keys(given, txn, mode, self.budget)
+        partitioned = self._partitioned(given, txn, task, mode, exchange)
+        answer = partitioned.judge()
+        return CheckResult(answer.verdict, adopted=dict(partitioned.adopted), addresses=answer.addresses)
+
+    def sort(self, given: PartInput, txn: Txn, task: PartTask, mode: Mode) -> Remaining:
+        """Set bad rows aside until the rest stands."""
+        exchange = self._chosen(given)
+        if exchange is None:
+            result = check_keys(given, txn, mode, self.budget)
+            if result.verdict.ok:
+                return Remaining((), result.verdict, partial(located, txn, given, result))
+            if all(self.budget.is_plain(given.rows(key)) for key in given.tables):
+                return _sort_held(given, txn, mode)
+        partitioned = self._partitioned(given, txn, task, mode, exchange or Passes())
+        answer = partitioned.sift()
+        result = CheckResult(answer.verdict, adopted=dict(partitioned.adopted), addresses=answer.addresses)
+        return Remaining(answer.rejected, answer.verdict, partial(located, txn, given, result))
+
+    def _chosen(self, given: PartInput) -> Exchange | None:
+        beyond = any(given.rows(key) > self.budget.rows for key in given.tables)
+        return self.exchange if self.always or beyond else None
+
+    def _partitioned(
+        self, given: PartInput, txn: Txn, task: PartTask, mode: Mode, exchange: Exchange
+    ) -> PartitionedCheck:
+        view = RecordingView(txn)
+        adopted = {} if given.malformed else adopt_in_passes(given, txn, mode, self.budget, view)
+        task = at_pins(task, txn, txn.state.tables)
+        memory_mb = self.budget.memory_mb
+        return PartitionedCheck(given, txn, task, mode, exchange, memory_mb, adopted, frozenset(view.reads))
+
+
+def _sort_held(given: PartInput, txn: Txn, mode: Mode) -> Remaining:
+    changes = held_changes(given, txn, mode)
+    sifted = sift(changes, given.catalog, txn, limits=txn.engine.limits, record=_row_ref, values=False)
+    kept = {change.table_key: change for change in sifted.changes}
+    return Remaining(sifted.rejected, sifted.verdict, partial(located_changes, txn, given, kept))
+
+
+def _row_ref(change: TypeChange, row: int) -> RowRef:
+    return RowRef(change.table_key, int(change.rows.column(ROW)[row].as_py()))

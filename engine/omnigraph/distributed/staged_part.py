@@ -1,0 +1,119 @@
+"""One task's held of a batch that many tasks stage: what was written, which rows these are, and what was wrong.
+
+Owns the values that travel between the tasks and the one who commits. They are plain and picklable. Rows are placed by
+split: a stretch of one source that one task reads. A task counts records from 1 in each of its splits; what they are
+called in the whole source is known once all tasks have answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.core import progress
+from omnigraph.core.errors import OmnigraphError
+from omnigraph.distributed.staging_record import StagedFragments
+from omnigraph.write.base.rejects import Rejected
+from omnigraph.write.base.violations import Violation
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_INDEX_BITS = 32
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Split:
+    """The ``index``-th stretch of the ``order``-th source of the input. ``name`` is what messages call the source."""
+
+    order: int
+    index: int
+    name: str | None = None
+
+    @property
+    def key(self) -> int:
+        """One number that sorts as splits do; stands for the order of the source while a task is at work."""
+        return self.order << _INDEX_BITS | self.index
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Staged rows that follow one another in their fragments and come from one split."""
+
+    split: int  # Split.key
+    rows: int
+    first_number: int = 1
+    numbers: npt.NDArray[np.int64] | None = None  # record number of each row, where they are not numbered on
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """The rows of one table that one task has staged, in the order of its fragments. ``staged`` is None without rows."""
+
+    table_key: str
+    staged: StagedFragments | None
+    stretches: tuple[Stretch, ...] = ()
+    minted: bool | npt.NDArray[np.bool_] = False
+
+    @property
+    def rows(self) -> int:
+        return sum(stretch.rows for stretch in self.stretches)
+
+
+@dataclass(frozen=True)
+class Complaints:
+    """The first violations by place, numbered within their splits, and how many there are."""
+
+    shown: tuple[Violation, ...] = ()
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class StagedPart:
+    """What one task did. ``malformed`` could not become a row; ``bad_values`` did, and break a rule by themselves."""
+
+    place: int  # sorts the parts of one input
+    splits: tuple[tuple[Split, int], ...] = ()  # with the records read
+    tables: tuple[TaskRows, ...] = ()
+    malformed: Complaints = field(default_factory=Complaints)
+    bad_values: Complaints = field(default_factory=Complaints)
+    rejected: tuple[Rejected, ...] = ()
+    error: OmnigraphError | None = None  # why the task gave up: what it had written is in ``tables``
+
+    @property
+    def records(self) -> int:
+        return sum(count for _, count in self.splits)
+
+
+class Workers(Protocol):
+    """Somebody who runs a picklable function on many items, here or elsewhere."""
+
+    def each(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """The results in the order of the items. Raises the first error by that order. Each counts as one unit of the
+        present phase."""
+        ...
+
+
+class Threads:
+    """Workers in this process."""
+
+    def __init__(self, count: int = 2) -> None:
+        self._count = count
+
+    def each(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        count = progress.counter()
+
+        def run(item: T) -> R:
+            found = function(item)
+            count(1, 0)
+            return found
+
+        if len(items) <= 1:
+            return [run(item) for item in items]
+        with ThreadPoolExecutor(self._count, "omnigraph-part") as pool:
+            return list(pool.map(run, items))

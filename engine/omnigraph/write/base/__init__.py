@@ -1,0 +1,1 @@
+"""What the other layers of ``write`` share: change sets, blocks of rows, violations."""

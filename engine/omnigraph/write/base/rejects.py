@@ -1,0 +1,97 @@
+"""What could not become a row: the complaints, and on request the records themselves.
+
+Owns the difference between failing (count, keep the first complaints) and quarantining (keep every bad record with its
+reasons). It does not decide what is bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from omnigraph.write.base.changes import RowIndex
+from omnigraph.write.base.violations import Violation, ViolationLog
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that was left out, as it can be written down and loaded again, and why."""
+
+    record: Any  # the record; or its text, if that is no JSON
+    reasons: tuple[Violation, ...]
+    number: int
+    source: str | None = None
+    source_order: int = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.source_order, self.number
+
+    def to_dict(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"record": self.record, "reasons": [reason.to_dict() for reason in self.reasons]}
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Rows that break one rule, ascending, and how to word it for one of them.
+
+    ``rows`` count as violations. ``others`` do not, but have to leave with them: all of a group of duplicates, all edges
+    of a source that has too many. ``describe`` answers for both.
+    """
+
+    rows: RowIndex
+    describe: Callable[[int], Violation]
+    others: RowIndex | None = None
+    property: str | None = None  # where one property is at fault
+
+    def all_rows(self) -> RowIndex:
+        return self.rows if self.others is None else np.union1d(self.rows, self.others)
+
+
+class Rejects:
+    """Collects what the reader refuses."""
+
+    def __init__(self, keep: bool) -> None:
+        self.keep = keep
+        self.log = ViolationLog()
+        self.records: list[Rejected] = []
+        # Record numbers of refused records, to know how many records the input had.
+        self.refused = 0
+
+    def record(self, record: Any, number: int, source: str | None, order: int, reasons: Sequence[Violation]) -> None:
+        """Refuse one record that has no row at all."""
+        placed = tuple(reason.at(number, source, order) for reason in reasons)
+        self.log.extend(placed)
+        self.refused += 1
+        if self.keep:
+            self.records.append(Rejected(record, placed, number, source, order))
+
+    def rows(self, findings: Iterable[Finding], original: Callable[[int], Any]) -> RowIndex:
+        """Refuse rows of one piece; ``original`` gives the record of a row. Returns all rows refused."""
+        findings = [finding for finding in findings if len(finding.rows)]
+        if not findings:
+            return np.empty(0, dtype=np.int64)
+        for finding in findings:
+            self.log.add_rows(iter(finding.rows), len(finding.rows), finding.describe)
+        bad = np.unique(np.concatenate([finding.all_rows() for finding in findings]))
+        self.refused += len(bad)
+        if self.keep:
+            self.records.extend(collect_rejected(findings, bad, original))
+        return bad
+
+
+def collect_rejected(findings: Sequence[Finding], bad: RowIndex, original: Callable[[int], Any]) -> list[Rejected]:
+    """One ``Rejected`` a row, with every reason that names it."""
+    reasons: dict[int, list[Violation]] = {int(row): [] for row in bad}
+    for finding in findings:
+        for row in finding.all_rows().tolist():
+            reasons[row].append(finding.describe(row))
+    found = []
+    for row, why in reasons.items():
+        first = why[0]
+        found.append(Rejected(original(row), tuple(why), first.record or 0, first.source, first.source_order))
+    return found

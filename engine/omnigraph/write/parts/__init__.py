@@ -1,1 +1,0 @@
-"""A batch that many tasks stage: what a task does, what it answers, how the answers are judged together and committed."""

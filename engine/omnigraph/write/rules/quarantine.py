@@ -1,0 +1,229 @@
+"""Setting bad rows aside: which ones leave, in which order, and how they are written down.
+
+Rounds: malformed and bad values, then duplicates (all of a group), then what the graph holds against a row, endpoints
+included, until nothing more falls, then sources with too many edges (all of their edges in the input); every row that
+leaves may take the ground from under another, so the rounds begin again. A minimum of edges and an orphan are nobody's
+row: they always fail.
+
+A line of a quarantine file is ``{"record": ..., "reasons": [...]}``. The record is as it was read, or its text if it was
+no JSON. Loading such a file reads the records and ignores the reasons: correct it in place and load it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from omnigraph.core.errors import DataInvalid, InvalidInput, StoreRefused
+from omnigraph.core.limits import DEFAULT_LIMITS, Limits
+from omnigraph.schema.catalog import Catalog
+from omnigraph.write.base import violations as v
+from omnigraph.write.base.changes import PinnedView, RecordingView, TypeChange
+from omnigraph.write.base.rejects import Finding, Rejected, collect_rejected
+from omnigraph.write.base.violations import SHOWN_MAX, ViolationLog, data_invalid
+from omnigraph.write.rules.edge_rules import Loose
+from omnigraph.write.rules.validate import Evaluation, Judged, Verdict
+from omnigraph.write.sources.tables import row_record
+
+REJECTED_SHOWN_MAX: Final = 1_000
+
+# What falls together in one round. Later rounds are only asked once the earlier ones find nothing more.
+_LOCAL_VALUES: Final = frozenset({v.REQUIRED, v.NOT_FINITE, v.ENUM, v.RANGE, v.CHECK, v.ID_TOO_LONG})
+_GRAPH: Final = frozenset({v.KEY_CONFLICT, v.UNIQUE, v.ENDPOINT})
+_NEVER_SET_ASIDE: Final = frozenset({v.CARD_MIN, v.ORPHAN})
+
+
+@dataclass(frozen=True)
+class BadRowsMax:
+    """``None`` any number, an integer that many rows, a float below 1 that share of all records."""
+
+    bound: int | float | None = None
+
+    def __post_init__(self) -> None:
+        bound = self.bound
+        if bound is None:
+            return
+        if isinstance(bound, bool) or not isinstance(bound, int | float):
+            raise InvalidInput(f"bad_rows_max is a number of rows or a share below 1, got {bound!r}")
+        if bound < 0 or (isinstance(bound, float) and not bound < 1):
+            raise InvalidInput(f"bad_rows_max is a number of rows from 0 on or a share below 1, got {bound!r}")
+
+    def allows(self, bad: int, records: int) -> bool:
+        if self.bound is None:
+            return True
+        return bad <= (self.bound * records if isinstance(self.bound, float) else self.bound)
+
+
+@dataclass(frozen=True)
+class Rejections:
+    """The rows that were left out: the first with their reasons, and how many there are."""
+
+    rows: tuple[Rejected, ...] = ()
+    total: int = 0
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __iter__(self) -> Iterator[Rejected]:
+        return iter(self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"total": self.total, "rows": [row.to_dict() for row in self.rows]}
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """What stays of an input, what left, and the verdict on what stays (``reads`` of all rounds)."""
+
+    changes: tuple[TypeChange, ...]
+    rejected: tuple[Rejected, ...]
+    verdict: Verdict
+
+    @property
+    def rejections(self) -> Rejections:
+        return Rejections(self.rejected[:REJECTED_SHOWN_MAX], len(self.rejected))
+
+
+@dataclass
+class _Sieve:
+    changes: dict[str, TypeChange]
+    record: Callable[[TypeChange, int], Any]
+    rejected: list[Rejected] = field(default_factory=list)
+
+    def drop(self, judged: Iterable[Judged]) -> int:
+        """Take out all rows that the findings concern, with all reasons that this round has for them."""
+        by_table: dict[str, list[Finding]] = {}
+        for one in judged:
+            if isinstance(one.finding, Finding):
+                by_table.setdefault(one.table_key, []).append(one.finding)
+        dropped = 0
+        for key in sorted(by_table):
+            findings = by_table[key]
+            change = self.changes[key]
+            bad = np.unique(np.concatenate([finding.all_rows() for finding in findings]))
+            self.rejected += collect_rejected(findings, bad, partial(self.record, change))
+            keep = np.ones(change.rows.num_rows, dtype=np.bool_)
+            keep[bad] = False
+            self.changes[key] = change.take(np.flatnonzero(keep))
+            dropped += len(bad)
+        return dropped
+
+
+def sift(
+    changes: Iterable[TypeChange],
+    catalog: Catalog,
+    view: PinnedView,
+    *,
+    rejected: Iterable[Rejected] = (),
+    limits: Limits = DEFAULT_LIMITS,
+    record: Callable[[TypeChange, int], Any] | None = None,
+    values: bool = True,
+) -> Sifted:
+    """Take out bad rows until the rest stands. ``rejected``: what the reader has set aside already. ``record``: what stands
+    for a row that leaves, where the change does not hold it whole. ``values``: whether rows are looked at by themselves.
+
+    Ends, because every round but the last takes at least one row.
+    """
+    recording = RecordingView(view)
+    sieve = _Sieve({change.table_key: change for change in changes}, record or row_as_record, list(rejected))
+    while True:
+        evaluation = Evaluation(sieve.changes.values(), catalog, limits, values=values)
+        local = list(evaluation.local())
+        first = [one for one in local if one.code in _LOCAL_VALUES] or local
+        if sieve.drop(first):
+            continue
+        found = list(evaluation.ask(recording))
+        graph = [one for one in found if one.code in _GRAPH and one.code != v.ENDPOINT]
+        graph = graph or [one for one in found if one.code in _GRAPH]
+        graph = graph or [one for one in found if one.code not in _NEVER_SET_ASIDE]
+        if sieve.drop(graph):
+            continue
+        verdict = _verdict(found, recording.reads)
+        rows = tuple(sorted(sieve.rejected, key=lambda one: one.order))
+        return Sifted(tuple(sieve.changes[key] for key in sorted(sieve.changes)), rows, verdict)
+
+
+def _verdict(found: Iterable[Judged], reads: set[str]) -> Verdict:
+    log = ViolationLog()
+    for one in found:
+        finding = one.finding
+        if isinstance(finding, Loose):
+            log.add_rows(range(finding.count), finding.count, finding.describe)
+        else:
+            log.add_rows(finding.rows.tolist()[:SHOWN_MAX], len(finding.rows), finding.describe)
+    return Verdict(log.shown, log.total, (), frozenset(reads))
+
+
+def row_as_record(change: TypeChange, row: int) -> dict[str, Any]:
+    """A row of a change as the record that would load it."""
+    values: dict[str, Any] = {name: change.rows.column(name)[row].as_py() for name in change.rows.column_names}
+    minted = change.minted if isinstance(change.minted, bool) else bool(change.minted[row])
+    adopted = change.adopted is not None and bool(change.adopted[row])
+    if minted or adopted or getattr(change.type, "key", None) is not None:
+        values["id"] = None  # it was not given, or the key says it
+    return row_record(change.type, values)
+
+
+def too_many(sifted: Sifted, records: int, bound: BadRowsMax) -> DataInvalid | None:
+    """The error if more rows are bad than the caller bears with."""
+    bad = len(sifted.rejected)
+    if bound.allows(bad, records):
+        return None
+    first = [reason for one in sifted.rejected[:SHOWN_MAX] for reason in one.reasons][:SHOWN_MAX]
+    total = sum(len(one.reasons) for one in sifted.rejected)
+    error = data_invalid(first, total)
+    error.message = (
+        f"{bad} of {records} records are bad, more than bad_rows_max={bound.bound}; the first: {error.message}"
+    )
+    error.args = (error.message,)
+    error.facts |= {"bad_rows": bad, "records": records, "bad_rows_max": bound.bound}
+    return error
+
+
+# --- the file -----------------------------------------------------------------------------------------------------------
+
+
+def quarantine_line(one: Rejected) -> str:
+    return (
+        json.dumps(_writable(one.to_dict()), ensure_ascii=False, separators=(",", ":"))
+        .encode("utf-8", "backslashreplace")
+        .decode()
+    )
+
+
+def write_quarantine(path: str | PathLike[str], rejected: Iterable[Rejected]) -> int:
+    """Write all rejected records, one a line; returns how many. An older file of that name is replaced."""
+    count = 0
+    try:
+        with Path(path).open("w", encoding="utf-8", newline="\n") as stream:
+            for one in rejected:
+                stream.write(quarantine_line(one) + "\n")
+                count += 1
+    except OSError as error:
+        raise StoreRefused(f"cannot write the quarantine file: {error.strerror or error}", path=str(path)) from error
+    return count
+
+
+def _writable(value: Any) -> Any:
+    """What a Python caller may put into a record, in JSON. NaN and its like become texts, as no JSON number is one."""
+    if isinstance(value, Mapping):
+        return {str(name): _writable(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_writable(inner) for inner in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    if isinstance(value, str | int | float | None):
+        return value
+    if isinstance(value, bytes | bytearray):
+        import base64
+
+        return "base64:" + base64.b64encode(value).decode()
+    isoformat = getattr(value, "isoformat", None)
+    return isoformat() if isoformat is not None else str(value)

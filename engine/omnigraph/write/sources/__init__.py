@@ -1,0 +1,1 @@
+"""Sources: files, streams, records and tables, read as pieces of typed rows."""

@@ -1,0 +1,261 @@
+"""Files as byte streams and as record batches.
+
+Owns how a place is opened and which format a name means. A place is a path, a ``file://`` URI, or a URI of an object
+store; the last is read through ``store``, which has the client and the credentials.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from os import PathLike, fspath
+from pathlib import Path
+from typing import IO, Any, Final, cast
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from omnigraph.core import progress
+from omnigraph.core.errors import InvalidInput, NotFound, StoreRefused
+from omnigraph.write.base import violations as v
+from omnigraph.write.base.constants import PIECE_ROWS
+from omnigraph.write.base.violations import Violation, data_invalid
+
+# Opens what a URI names as a seekable binary stream.
+Opener = Callable[[str], IO[bytes]]
+
+
+def store_opener(storage_options: Callable[[], Mapping[str, str] | None] = lambda: None) -> Opener:
+    """Reads objects of a store whole. ``storage_options`` gives those of the graph; asked only where there is a URI."""
+
+    def opener(uri: str) -> IO[bytes]:
+        from omnigraph.store import open_store
+
+        parent, _, name = uri.rstrip("/").rpartition("/")
+        data = open_store(parent, storage_options()).get(name)
+        if data is None:
+            raise NotFound(f"no such object: {uri[:200]}", path=uri)
+        return io.BytesIO(data)
+
+    return opener
+
+
+RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
+TABLE_SUFFIXES: Final = (".parquet", ".csv")
+_GZIP: Final = b"\x1f\x8b"
+_CSV_BLOCK_BYTES: Final = 4 * 1024 * 1024
+
+
+def place_text(place: str | PathLike[str]) -> str:
+    """The place as messages show it."""
+    return fspath(place)
+
+
+@contextmanager
+def open_bytes(
+    place: str | PathLike[str], opener: Opener | None = None, *, watched: bool = True
+) -> Iterator[IO[bytes]]:
+    """The bytes of a place, unpacked if they are gzip, whatever the name says. ``watched``: reading them is progress."""
+    with ExitStack() as held:
+        stream = held.enter_context(_open(place, opener, watched))
+        buffered = (
+            held.enter_context(io.BufferedReader(stream, 1 << 20)) if isinstance(stream, io.RawIOBase) else stream
+        )
+        start = buffered.read(len(_GZIP))
+        buffered.seek(0)
+        if start == _GZIP:
+            buffered = held.enter_context(gzip.GzipFile(fileobj=buffered, mode="rb"))
+        yield buffered
+
+
+def _open(place: str | PathLike[str], opener: Opener | None, watched: bool) -> Any:
+    text = fspath(place)
+    if not text:
+        raise InvalidInput("the source is an empty text: neither records nor a path")
+    if "\0" in text:
+        raise InvalidInput("the path of the source contains a NUL character")
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    if scheme == "file":
+        text = unquote(urlsplit(text).path)
+    elif scheme:
+        return (opener or store_opener())(text)
+    try:
+        # A pipe has no size and cannot be asked where it is.
+        watched = watched and progress.listening() and Path(text).is_file()
+        return _Watched(text) if watched else Path(text).open("rb")
+    except FileNotFoundError as error:
+        raise NotFound(
+            f"no such file: {text[:200]}",
+            hint=f"check the path; a relative one starts at {Path.cwd()}",
+            path=text,
+        ) from error
+    except IsADirectoryError as error:
+        raise InvalidInput(f"a directory where a file is needed: {text[:200]}") from error
+    except PermissionError as error:
+        raise StoreRefused(f"not allowed to read {text[:200]}") from error
+    except OSError as error:
+        raise InvalidInput(f"cannot read {text[:200]}: {error.strerror or type(error).__name__}") from error
+
+
+def _told(batches: Iterator[pa.RecordBatch], file: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    """Batches of a Parquet file. It is read here and there, so each row counts for its share of the bytes."""
+    if not progress.listening():
+        yield from batches
+        return
+    rows, size = max(1, file.metadata.num_rows), stream.seek(0, io.SEEK_END)
+    progress.expect(bytes=size)
+    for batch in batches:
+        yield batch
+        progress.advance(0, bytes=size * batch.num_rows // rows)
+
+
+class _Watched(io.FileIO):
+    """A local file whose bytes count as progress as they are read for the first time."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "rb")
+        self._reached = 0
+        self._count = progress.counter()
+        progress.expect(bytes=self.seek(0, io.SEEK_END))
+        self.seek(0)
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        n = super().readinto(buffer)
+        reached = self.tell()
+        if reached > self._reached:
+            self._count(0, reached - self._reached)
+            self._reached = reached
+        return n
+
+
+def expand(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
+    """Files in a fixed order; a directory stands for the tables directly in it."""
+    if isinstance(paths, str | PathLike):
+        paths = [paths]
+    found: list[str] = []
+    for path in paths:
+        text = fspath(path)
+        if "://" not in text and Path(text).is_dir():
+            found += sorted(str(p) for p in Path(text).iterdir() if _is_table(p.name))
+        else:
+            found.append(text)
+    return found
+
+
+def _is_table(name: str) -> bool:
+    return not name.startswith((".", "_")) and _format(name) in TABLE_SUFFIXES
+
+
+def _format(name: str) -> str:
+    lowered = name.lower().split("?")[0].removesuffix(".gz")
+    return "." + lowered.rpartition(".")[2]
+
+
+def is_csv(place: str) -> bool:
+    return _format(place) == ".csv"
+
+
+@contextmanager
+def open_table(place: str, opener: Opener | None = None) -> Iterator[tuple[list[str], Iterator[pa.RecordBatch]]]:
+    """Column names and batches of a Parquet or CSV file. Cells of CSV are texts, null where nothing is written."""
+    found = _format(place)
+    if found not in TABLE_SUFFIXES:
+        raise InvalidInput(f"not a table this can read (.parquet, .csv, .csv.gz): {place[:200]}")
+    is_parquet = found == ".parquet"
+    with open_bytes(place, opener, watched=not is_parquet) as stream:
+        try:
+            if is_parquet:
+                import pyarrow.parquet as pq
+
+                file: Any = pq.ParquetFile(stream)
+                yield list(file.schema_arrow.names), _told(file.iter_batches(batch_size=PIECE_ROWS), file, stream)
+            else:
+                yield _csv(place, stream)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _unreadable(place, str(error)) from error
+        except (OSError, EOFError, zlib.error) as error:
+            raise _unreadable(place, str(error)) from error
+
+
+def _csv(place: str, stream: IO[bytes]) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+    import pyarrow.csv as pcsv
+
+    names = _header(place, stream)
+    counted = _Counted(stream)
+    reader: Any = pcsv.open_csv(
+        cast("IO[bytes]", counted),
+        read_options=pcsv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK_BYTES),
+        parse_options=pcsv.ParseOptions(newlines_in_values=True),
+        convert_options=pcsv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.utf8()),
+            # Nothing at all is null; a quoted empty text is an empty text.
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return names, _whole(place, stream, counted, reader)
+
+
+class _Counted(io.RawIOBase):
+    """A stream, and how many quotes went by."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.quotes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.quotes += data.count(b'"')
+        return data
+
+
+def _whole(
+    place: str, stream: IO[bytes], counted: _Counted, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The batches; then an error if the file ends within quotes. The reader takes what stands there for a value, but somebody
+    stopped writing. An odd number of quotes can be right, so that it takes a second look to tell."""
+    yield from batches
+    if counted.quotes % 2 == 0:
+        return
+    stream.seek(0)
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    try:
+        for _ in csv.reader(text, strict=True):
+            pass
+    except (csv.Error, UnicodeDecodeError) as error:
+        if "end of data" in str(error):
+            raise _unreadable(
+                place, "it ends inside a quoted value: a quote is missing, or the rest of the file"
+            ) from None
+    finally:
+        text.detach()
+
+
+def _header(place: str, stream: IO[bytes]) -> list[str]:
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    try:
+        names = next(csv.reader(text), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _unreadable(place, f"its header: {error}") from error
+    finally:
+        text.detach()
+        stream.seek(0)
+    if not names:
+        raise _unreadable(place, "it has no header")
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise _unreadable(place, f"two columns are named {doubled[0][:80]!r}")
+    return names
+
+
+def _unreadable(place: str, reason: str) -> Exception:
+    violation = Violation(v.MALFORMED, f"cannot be read: {' '.join(reason.split())[:200]}", source=place)
+    return data_invalid([violation], 1)

@@ -1,0 +1,1 @@
+"""Values: cells and columns of an input in the types that the schema declares."""
