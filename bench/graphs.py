@@ -18,8 +18,8 @@ import pyarrow as pa
 
 import omnigraph as og
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.plan import Counts
-from omnigraph.commit.run import Action, Prepared, Request, run
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.protocol.run import Action, Prepared, Request, run
 from omnigraph.commit.txn import Txn
 from omnigraph.core.meter import Meter
 

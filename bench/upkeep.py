@@ -186,8 +186,8 @@ def _crumbled(root: Path, fragments: int, rows: int, people: Callable[[int], pa.
     """A graph whose one node table lies in so many fragments, made by one commit."""
     import omnigraph as og
     from omnigraph.commit.engine import MAIN
-    from omnigraph.commit.plan import Counts
-    from omnigraph.commit.run import Action, Prepared, Request, run
+    from omnigraph.commit.properties import Counts
+    from omnigraph.commit.protocol.run import Action, Prepared, Request, run
     from omnigraph.core.meter import Meter
 
     graph = og.init(root, SCHEMA)

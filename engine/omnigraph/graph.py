@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Self
 from omnigraph.commit import exclusive as exclusive_use
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.genesis import create_graph
-from omnigraph.commit.outcome import find_outcome
+from omnigraph.commit.recovery.outcome import find_outcome
 from omnigraph.commit.pressure import make_bounds
-from omnigraph.commit.recover import recover_all
+from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core.actor import resolve_actor
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.ids import new_ulid

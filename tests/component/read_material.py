@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.genesis import create_graph
-from omnigraph.commit.plan import Counts
-from omnigraph.commit.run import Action, Prepared, Request, run
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.protocol.run import Action, Prepared, Request, run
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import SchemaRow

@@ -14,10 +14,10 @@ from omnigraph.commit import audit, manners
 from omnigraph.commit.decide import Decision
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Ticket, encode_ticket
-from omnigraph.commit.manners import Manners
+from omnigraph.commit.queue.timing import Manners
 from omnigraph.commit.plan import BranchName, Counts, Owner
-from omnigraph.commit.recover import recover_all, recover_one
-from omnigraph.commit.run import Action, Prepared, Request, run
+from omnigraph.commit.recovery.recover import recover_all, recover_one
+from omnigraph.commit.protocol.run import Action, Prepared, Request, run
 from omnigraph.commit.txn import Txn
 from omnigraph.core import failpoints
 from omnigraph.core.clock import ManualClock
@@ -47,13 +47,13 @@ def writer(patient: None, engines: Callable[..., Engine]) -> Iterator[Engine]:
     engine = engines()
     in_a_row(engine)
     yield engine
-    engine.kept.let_go()
+    engine.leases.let_go()
 
 
 def in_a_row(engine: Engine) -> None:
     """It has met others, and its next write comes directly behind its last."""
-    engine.manners.note_neighbour()
-    with engine.manners.writing():
+    engine.timing.note_neighbour()
+    with engine.timing.writing():
         pass
 
 
@@ -140,7 +140,7 @@ def test_a_turn_that_nobody_takes_up_ends_by_itself(engines: Callable[..., Engin
     with failpoints.armed("kept.before_delete", lambda **_: gone.set()):
         append(engine, ONE, ["a"])
         assert gone.wait(10)
-    engine.kept.let_go()
+    engine.leases.let_go()
     assert pending(engine) == []
 
 
@@ -223,7 +223,7 @@ def test_a_turn_ends_after_so_many_plans(writer: Engine) -> None:
 def test_a_writer_behind_is_not_starved_by_one_that_never_pauses(engines: Callable[..., Engine]) -> None:
     busy, other = engines(), engines()
     for engine in (busy, other):
-        engine.manners.note_neighbour()
+        engine.timing.note_neighbour()
     stop = threading.Event()
 
     def loop() -> None:
@@ -273,7 +273,7 @@ def test_a_ticket_that_cannot_be_made_after_an_abort_costs_the_place_and_nothing
     with failpoints.armed("apply.before_commit", disturb):
         append(writer, ONE, ["disturbed"], actor="writer")
     for engine in (writer, newcomer):
-        engine.kept.let_go()
+        engine.leases.let_go()
     assert len(armed) == 3 and actors(writer).count("writer") == 2
     assert pending(writer) == [] and faults_of(writer) == []
 
@@ -460,5 +460,5 @@ def test_a_plan_that_was_in_the_way_of_another_keeps_its_place(
     assert "newcomer" in actors(writer)
     assert len(armed) == 2 and armed == sorted(armed)
     for engine in (behind, newcomer):
-        engine.kept.let_go()
+        engine.leases.let_go()
     assert pending(writer) == [] and faults_of(writer) == []

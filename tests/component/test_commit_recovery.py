@@ -14,7 +14,7 @@ from omnigraph.commit import audit, compensate, heal
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import encode_plan
 from omnigraph.commit.plan import PublishPlan
-from omnigraph.commit.recover import recover_all
+from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core import failpoints
 from omnigraph.core.errors import Corruption, OutcomeUnknown, StoreUnavailable
 from omnigraph.core.ids import new_ulid
@@ -235,7 +235,7 @@ def test_intents_that_cannot_be_listed_stop_whoever_lists_and_nobody_else(
     with og.open(local_root, read_only=True) as reader:
         assert reader.snapshot().count("T1") == 0
     append(engine, ONE, ["a"])  # met nobody, so it lists nothing
-    engine.manners.note_neighbour()
+    engine.timing.note_neighbour()
     with pytest.raises(StoreUnavailable):
         append(engine, ONE, ["b"])
 

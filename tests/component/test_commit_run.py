@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from omnigraph.commit import exclusive
-from omnigraph.commit.compensate import Aborted, end_by_abort
+from omnigraph.commit.protocol.compensate import Aborted, end_by_abort
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.outcome import ABORTED, ABSENT, LANDED, PENDING, find_outcome
-from omnigraph.commit.plan import Counts
-from omnigraph.commit.recover import recover_all, recover_one
-from omnigraph.commit.run import Action, Prepared, Request, run
+from omnigraph.commit.recovery.outcome import ABORTED, ABSENT, LANDED, PENDING, find_outcome
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.recovery.recover import recover_all, recover_one
+from omnigraph.commit.protocol.run import Action, Prepared, Request, run
 from omnigraph.core import failpoints
 from omnigraph.core.clock import ManualClock
 from omnigraph.core.errors import (
@@ -350,7 +350,7 @@ def test_from_the_first_table_commit_on_an_interrupted_write_keeps_its_intent(
     engine: Engine, engines: Callable[..., Engine], queued: bool, place: str
 ) -> None:
     if queued:
-        engine.manners.note_neighbour()
+        engine.timing.note_neighbour()
     with failpoints.armed(place, KeyboardInterrupt):
         with pytest.raises(KeyboardInterrupt):
             append(engine, TWO, ["a"])

@@ -12,8 +12,8 @@ from omnigraph.commit import manners
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import Ticket, encode_ticket
 from omnigraph.commit.plan import BranchName, Counts, Owner
-from omnigraph.commit.run import Action, Prepared, Request, run
-from omnigraph.commit.tickets import Turn
+from omnigraph.commit.protocol.run import Action, Prepared, Request, run
+from omnigraph.commit.queue.arming import Turn
 from omnigraph.commit.txn import Txn
 from omnigraph.core import failpoints
 from omnigraph.core.clock import ManualClock
@@ -44,7 +44,7 @@ def test_a_dead_owner_of_this_host_is_not_waited_for(engines: Callable[..., Engi
     clock = ManualClock()
     engine = engines(clock=clock)
     put_ticket(engine, replace(engine.owner, started=engine.owner.started + 1), ONE)
-    engine.manners.note_neighbour()
+    engine.timing.note_neighbour()
     before = clock.monotonic()
     append(engine, ONE, ["a"])
     assert clock.monotonic() - before < 1.0
@@ -58,7 +58,7 @@ def test_a_row_of_owners_that_nobody_knows_to_be_dead_costs_one_grace_and_not_on
     engine = engines(clock=clock)
     for _ in range(6):
         put_ticket(engine, ELSEWHERE, ONE)
-    engine.manners.note_neighbour()
+    engine.timing.note_neighbour()
     before = clock.monotonic()
     append(engine, ONE, ["a"], deadline_s=600)
     waited = clock.monotonic() - before
@@ -71,7 +71,7 @@ def test_tickets_of_other_tables_are_not_waited_for(engines: Callable[..., Engin
     clock = ManualClock()
     engine = engines(clock=clock)
     other = put_ticket(engine, ELSEWHERE, TWO[1:])
-    engine.manners.note_neighbour()
+    engine.timing.note_neighbour()
     before = clock.monotonic()
     append(engine, ONE, ["a"])
     assert clock.monotonic() - before < 1.0
@@ -128,7 +128,7 @@ def test_a_waiter_reads_the_nearest_ticket_that_is_in_its_way_and_no_other(
                 engine.intents.disarm(op)
 
     monkeypatch.setattr(clock, "sleep", sleep)
-    engine.manners.note_neighbour()
+    engine.timing.note_neighbour()
     append(engine, ONE, ["a"])
     assert read == [apart, row[-1]]
     assert pending(engine) == [apart]
@@ -139,7 +139,7 @@ def test_what_the_plan_before_leaves_behind_is_open_before_the_state_says_so(
 ) -> None:
     first, second = engines(), engines()
     for engine in (first, second):
-        engine.manners.note_neighbour()
+        engine.timing.note_neighbour()
     behind, there = threading.Event(), threading.Event()
     glance = second.intents.glance
 
@@ -193,7 +193,7 @@ def test_a_writer_that_met_nobody_never_lists(engines: Callable[..., Engine], mo
     monkeypatch.setattr(engine.intents, "names", lambda meter=None: listed.append(1) or names(meter))
     append(engine, TWO, ["a"])
     assert listed == []
-    engine.manners.note_neighbour()
+    engine.timing.note_neighbour()
     append(engine, TWO, ["b"])
     assert listed != []
 
@@ -221,7 +221,7 @@ def test_a_writer_that_prepares_longer_than_the_grace_keeps_its_turn(
     monkeypatch.setattr(manners, "GRACE_COMMITS", 0.0)
     slow, quick = engines(), engines()
     for engine in (slow, quick):
-        engine.manners.note_neighbour()
+        engine.timing.note_neighbour()
     in_turn, waited = threading.Event(), threading.Event()
     asked: list[float] = []
     beyond = manners.FrontWatch.beyond_grace

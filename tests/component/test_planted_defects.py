@@ -18,13 +18,13 @@ import pytest
 
 from omnigraph.commit import audit, compensate, decide, exclusive, publish, recover, run, witness
 from omnigraph.commit import heal as healing
-from omnigraph.commit.apply import Applied, Landing
+from omnigraph.commit.protocol.apply import Applied, Landing
 from omnigraph.commit.decide import Check, Decision, PublishCheck, Undo
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import Intents
-from omnigraph.commit.outcome import LANDED, find_outcome
-from omnigraph.commit.plan import Counts
-from omnigraph.commit.recover import recover_all
+from omnigraph.commit.recovery.outcome import LANDED, find_outcome
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError, OutcomeUnknown, PreconditionFailed, StoreUnavailable, WriterFenced
 from omnigraph.core.ids import new_ulid, new_uuid

@@ -375,8 +375,8 @@ def test_a_turn_leaves_a_table_alone_whose_writer_is_at_work(graph: Graph) -> No
     touched: list[str] = []
     work = Work("node:Person", pin_of(graph, "node:Person"), None, lambda line: touched.append(line.pin.key))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("omnigraph.commit.tickets.Turn.wait", lambda _self: False)
-        patch.setattr("omnigraph.commit.tickets.Turn.someone_older", lambda _self: False)
+        patch.setattr("omnigraph.commit.queue.arming.Turn.wait", lambda _self: False)
+        patch.setattr("omnigraph.commit.queue.arming.Turn.someone_older", lambda _self: False)
         turn = run_turn(engine, MAIN, [work], actor=None, deadline_s=20, meter=Meter())
     assert turn.tables["node:Person"].state == BUSY and touched == []
 

@@ -13,7 +13,7 @@ import pytest
 import omnigraph
 from omnigraph.cli import tree
 from omnigraph.cli.reference import help_text
-from omnigraph.commit.audit import SCHEMA as AUDIT_SCHEMA
+from omnigraph.commit.recovery.audit import SCHEMA as AUDIT_SCHEMA
 from omnigraph.commit.intent import decode
 from omnigraph.core.errors import all_errors
 from omnigraph.distributed.staging_record import Record, StagedFragments

@@ -26,7 +26,7 @@ from omnigraph.commit.decide import (
     undo_table,
 )
 from omnigraph.commit.plan import BranchName
-from omnigraph.commit.publish import NotPublished
+from omnigraph.commit.protocol.publish import NotPublished
 from omnigraph.core.errors import (
     Conflict,
     NotFound,

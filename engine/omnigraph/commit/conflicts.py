@@ -6,7 +6,7 @@ from typing import Any
 
 from omnigraph.commit.decide import Check, PublishCheck, moved_writes
 from omnigraph.commit.plan import PublishPlan
-from omnigraph.commit.publish import NotPublished
+from omnigraph.commit.protocol.publish import NotPublished
 from omnigraph.core.errors import (
     Conflict,
     NotFound,

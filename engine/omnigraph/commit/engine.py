@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.intent import Intents
-from omnigraph.commit.kept import KeptTurns
-from omnigraph.commit.manners import Manners
+from omnigraph.commit.queue.lease import KeptTurns
+from omnigraph.commit.queue.timing import Manners
 from omnigraph.commit.plan import Owner
 from omnigraph.commit.pressure import Bounds
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock

@@ -95,23 +95,23 @@ class DeleteRows(Step):
 
 @dataclass(frozen=True)
 class AppendFiles(Step):
-    """``new``: Lance's JSON of each fragment."""
+    """``new``: Lance's JSON of each fragment, or its own value where that would be many times as large."""
 
     kind: ClassVar[str] = "append"
-    new: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    new: tuple[Any, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
 class OverwriteFiles(Step):
     kind: ClassVar[str] = "overwrite"
-    new: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    new: tuple[Any, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
 class UpdateFiles(Step):
     kind: ClassVar[str] = "rows"
-    new: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
-    updated: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    new: tuple[Any, ...] = field(default=(), repr=False)
+    updated: tuple[Any, ...] = field(default=(), repr=False)
     removed: tuple[int, ...] = ()
 
 
@@ -200,13 +200,13 @@ class StagedFiles:
 
     def __init__(self) -> None:
         self.sent = False  # a version may name them: deleting them is not the writer's business any more
-        self._fragments: dict[tuple[str, str], tuple[str | None, tuple[Mapping[str, Any], ...]]] = {}
+        self._fragments: dict[tuple[str, str], tuple[str | None, tuple[Any, ...]]] = {}
 
-    def known(self, step: AppendRows, mark: str | None) -> tuple[Mapping[str, Any], ...] | None:
+    def known(self, step: AppendRows, mark: str | None) -> tuple[Any, ...] | None:
         written_at, fragments = self._fragments.get((step.key, step.batch or ""), (None, None))
         return fragments if fragments is not None and written_at == mark and step.batch is not None else None
 
-    def keep(self, step: AppendRows, mark: str | None, fragments: Sequence[Mapping[str, Any]]) -> None:
+    def keep(self, step: AppendRows, mark: str | None, fragments: Sequence[Any]) -> None:
         if step.batch is not None:
             self._fragments[(step.key, step.batch)] = (mark, tuple(fragments))
 
@@ -229,14 +229,14 @@ def stage(
 def _append(
     step: AppendRows, handle: Any, tables: Tables, files: StagedFiles, mark: str | None, meter: Meter | None
 ) -> Staged:
-    from omnigraph.table import staged as fragments
+    from omnigraph.table.dataset import append_of
 
     known = files.known(step, mark)
     if known is None:
         transaction = tables.stage_append(handle, step.rows, meter)
-        files.keep(step, mark, [fragments.fragment_json(one) for one in transaction.operation.fragments])
+        files.keep(step, mark, transaction.operation.fragments)
     else:
-        transaction = fragments.append_transaction(handle, known)
+        transaction = append_of(handle, known)
     rows = step.rows if step.rows.num_rows <= CACHED_ROWS_MAX else None
     return Staged(transaction, rows, None, cacheable=True)
 

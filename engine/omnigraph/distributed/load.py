@@ -15,8 +15,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.plan import Counts
-from omnigraph.commit.run import Action, Prepared, run
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.steps import AppendFiles, OverwriteFiles, StagedFiles, Step
 from omnigraph.commit.txn import Txn
 from omnigraph.core import progress
 from omnigraph.core.errors import ReadSetChanged
@@ -56,7 +58,7 @@ class PartLoad:
     workers: Workers
     note: Callable[[StagedFragments], None]  # puts files into the staging record
     checker: Checker = field(default_factory=Checker)
-    sent: bool = False
+    files: StagedFiles = field(default_factory=StagedFiles)
     written: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     rejected: tuple[Rejected, ...] = ()
@@ -129,18 +131,18 @@ class PartLoad:
         found = self._judge(txn)
         dropped = _by_table(found.rejected)
         fragments = self._rewritten(txn, dropped)
-        actions = []
+        steps: list[Step] = []
         for key in sorted(self.given.keys):
-            action = self._action(txn, key, fragments[key])
-            if action is not None:
-                actions.append(action)
-        return self._prepared(actions, found.verdict.reads, revalidate=not dropped)
+            step = self._step(txn, key, fragments[key])
+            if step is not None:
+                steps.append(step)
+        return self._prepared(steps, found.verdict.reads, revalidate=not dropped)
 
-    def _prepared(self, actions: list[Action], reads: frozenset[str], *, revalidate: bool) -> Prepared | None:
-        if not actions:
+    def _prepared(self, steps: list[Step], reads: frozenset[str], *, revalidate: bool) -> Prepared | None:
+        if not steps:
             return None
         again = self._still_fits if revalidate else None
-        return Prepared(tuple(actions), reads, revalidate=again, stage_first=True)
+        return Prepared(tuple(steps), reads, revalidate=again, stage_first=True)
 
     def _check_base(self, txn: Txn) -> None:
         if txn.state.schema.hash != self.schema_hash:
@@ -254,14 +256,14 @@ class PartLoad:
 
     def drop_written(self) -> None:
         """What an earlier plan of this batch had written again is of no use to the next one."""
-        if self.written and not self.sent:
+        if self.written and not self.files.sent:
             self.engine.store.delete_many(sorted(self.written))
         self.written.clear()
         self.used.clear()
 
     # --- actions -------------------------------------------------------------------------------------------------------------
 
-    def _action(self, txn: Txn, key: str, new: list[Mapping[str, Any]]) -> Action | None:
+    def _step(self, txn: Txn, key: str, new: list[Mapping[str, Any]]) -> Step | None:
         rows = sum(fragments_.rows_of(described) for described in new)
         pin = txn.pin(key)
         if self.options.mode == "overwrite":
@@ -269,18 +271,11 @@ class PartLoad:
                 return None
             self.note_used(key, new)
             counts = Counts(inserted=rows, deleted=pin.rows)
-            return self.sending(key, lambda handle: fragments_.overwrite_transaction(handle, new), counts)
+            return OverwriteFiles(key, (counts,), tuple(new))
         if not rows:
             return None
         self.note_used(key, new)
-        return self.sending(key, lambda handle: fragments_.append_transaction(handle, new), Counts(inserted=rows))
-
-    def sending(self, key: str, make: Any, counts: Counts) -> Action:
-        def stage(handle: Any, _: Meter) -> Any:
-            self.sent = True
-            return make(handle)
-
-        return Action(key, stage, counts)
+        return AppendFiles(key, (Counts(inserted=rows),), tuple(new))
 
     def note_used(self, key: str, fragments: Iterable[Mapping[str, Any]]) -> None:
         base = self.task.targets[key].table.relative
@@ -292,11 +287,11 @@ class PartLoad:
         found = self._judge(txn)
         dropped = _by_table(found.rejected)
         merge = PartMerge(txn, at_pins(self.task, txn, self.given.keys), self)
-        actions = merge.actions(found.replacing, dropped)
+        steps = merge.steps(found.replacing, dropped)
         self.unchanged = merge.unchanged
         if dropped:
             self.note_rejected(dropped, merge.records)
-        return self._prepared(actions, found.verdict.reads, revalidate=not dropped)
+        return self._prepared(steps, found.verdict.reads, revalidate=not dropped)
 
 
 class Rewrites:

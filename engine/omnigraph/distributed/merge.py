@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
-from omnigraph.commit.plan import Counts
-from omnigraph.commit.run import Action
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.steps import AppendFiles, Step, UpdateFiles
 from omnigraph.commit.txn import Txn
 from omnigraph.distributed.batch_rows import ROW, PartInput
 from omnigraph.distributed.driver import NOWHERE
@@ -129,16 +129,16 @@ class PartMerge:
         self.unchanged: dict[str, TableChange] = {}
         self.records: dict[tuple[str, int], Any] = {}
 
-    def actions(self, replacing: Callable[[str], Replacing], dropped: Mapping[str, list[Rejected]]) -> list[Action]:
-        """One action a table that changes. ``replacing``: asked table by table."""
+    def steps(self, replacing: Callable[[str], Replacing], dropped: Mapping[str, list[Rejected]]) -> list[Step]:
+        """One step a table that changes. ``replacing``: asked table by table."""
         found = []
         for key in sorted(self._load.given.tables):
-            action = self._table(key, replacing(key), dropped.get(key, ()))
-            if action is not None:
-                found.append(action)
+            step = self._table(key, replacing(key), dropped.get(key, ()))
+            if step is not None:
+                found.append(step)
         return found
 
-    def _table(self, key: str, replacing: Replacing, dropped: Iterable[Rejected]) -> Action | None:
+    def _table(self, key: str, replacing: Replacing, dropped: Iterable[Rejected]) -> Step | None:
         pin = self._txn.pin(key)
         items = self._items(key, replacing, dropped)
         needed = [item for item, _ in items if item.is_needed]
@@ -158,8 +158,7 @@ class PartMerge:
         self._load.note_used(key, [fragments_.fragment_json(fragment) for fragment in new])
         counts = Counts(inserted=count - updated, updated=updated, unchanged=unchanged)
         if not updated:
-            described = [fragments_.fragment_json(fragment) for fragment in new]
-            return self._load.sending(key, lambda handle: fragments_.append_transaction(handle, described), counts)
+            return AppendFiles(key, (counts,), tuple(new))
         removed = self._load.each("removing", partial(remove, self._task), removals(key, replaced))
         base = self._task.targets[key].table.relative
         files = {f"{base}/{one.file[0]}" for one in removed if one.file is not None}
@@ -167,7 +166,7 @@ class PartMerge:
         self._load.used |= files
         kept = [one.updated for one in removed if one.updated is not None]
         gone = [one.fragment for one in removed if one.updated is None]
-        return self._load.sending(key, lambda handle: parts_.update_of(handle, new, kept, gone), counts)
+        return UpdateFiles(key, (counts,), tuple(new), tuple(kept), tuple(gone))
 
     def _items(self, key: str, replacing: Replacing, dropped: Iterable[Rejected]) -> list[tuple[Rewrite, int]]:
         """Every staged fragment with what becomes of it."""

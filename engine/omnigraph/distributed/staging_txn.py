@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.heal import pending_intents
-from omnigraph.commit.plan import Counts
-from omnigraph.commit.run import Action, Prepared, run
+from omnigraph.commit.recovery.drift import pending_intents
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.steps import AppendFiles, OverwriteFiles, Step, UpdateFiles
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError, ReadSetChanged
 from omnigraph.core.ids import new_ulid
@@ -275,7 +277,7 @@ class StagingTxn:
             with operating("load", self._engine.uri, writes=True, listener=progress, clock=self._engine.clock):
                 done = load.run()
         except BaseException:
-            self.sent = load.sent
+            self.sent = load.files.sent
             load.drop_written()
             raise
         left = (load.written | set(self._files())) - load.used
@@ -442,7 +444,7 @@ class _StagedLoad:
             verdict.raise_if_bad()
             reads = verdict.reads
         actions = tuple(
-            _action(txn, key, listed, self.options.checked_mode) for key, listed in sorted(self.given.items())
+            _step(txn, key, listed, self.options.checked_mode) for key, listed in sorted(self.given.items())
         )
         live = tuple(action for action in actions if action is not None)
         return Prepared(live, reads, stage_first=True) if live else None
@@ -523,7 +525,7 @@ def _change(txn: Txn, key: str, listed: Sequence[StagedFragments]) -> TypeChange
     return TypeChange(declared, pa.Table.from_batches(batches, schema=schema), mode)
 
 
-def _action(txn: Txn, key: str, listed: Sequence[StagedFragments], mode: Mode) -> Action | None:
+def _step(txn: Txn, key: str, listed: Sequence[StagedFragments], mode: Mode) -> Step | None:
     pin = txn.pin(key)
     new = [described for one in listed for described in one.new]
     rows = sum(fragments_.rows_of(described) for described in new)
@@ -536,18 +538,17 @@ def _action(txn: Txn, key: str, listed: Sequence[StagedFragments], mode: Mode) -
         )
     if mode == "overwrite":
         counts = Counts(inserted=rows, deleted=pin.rows)
-        return Action(key, lambda handle, _: fragments_.overwrite_transaction(handle, new), counts)
+        return OverwriteFiles(key, (counts,), tuple(new))
     updated = [described for one in listed for described in one.updated]
     removed = [number for one in listed for number in one.removed]
     if not updated and not removed:
         if not new:
             return None
-        return Action(key, lambda handle, _: fragments_.append_transaction(handle, new), Counts(inserted=rows))
+        return AppendFiles(key, (Counts(inserted=rows),), tuple(new))
     handle = txn.handle(key)
     gone = fragments_.deleted_by(handle, updated, removed)
     counts = Counts(inserted=rows - min(gone, rows), updated=min(gone, rows), deleted=gone - min(gone, rows))
-    fields = fragments_.field_ids(handle)
-    return Action(key, lambda base, _: fragments_.update_transaction(base, new, updated, removed, fields), counts)
+    return UpdateFiles(key, (counts,), tuple(new), tuple(updated), tuple(removed))
 
 
 # --- small values -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lance import LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.core.meter import Meter
@@ -18,7 +17,7 @@ from omnigraph.table.blob import as_stored, blob_columns, logical_schema
 from omnigraph.table.dataset import translated
 from omnigraph.table.fresh import delete_rows, write_files
 from omnigraph.table.rowids import row_ids
-from omnigraph.table.staged import field_ids, fragment_json, fragment_of
+from omnigraph.table.staged import fragment_json, fragment_of
 
 
 def write_rows(
@@ -60,22 +59,6 @@ def carry_row_ids(
         start += fragment.physical_rows
         found.append(fragment)
     return found
-
-
-def update_of(
-    handle: Any, new: Sequence[FragmentMetadata], updated: Sequence[Mapping[str, Any]], removed: Sequence[int]
-) -> Transaction:
-    """One transaction that adds fragments and takes rows away."""
-    operation = LanceOperation.Update(
-        removed_fragment_ids=list(removed),
-        updated_fragments=[fragment_of(one) for one in updated],
-        new_fragments=list(new),
-        fields_modified=[],
-        # Every field of the new fragments is new to every index, so no index may claim to cover them.
-        fields_for_preserving_frag_bitmap=field_ids(handle),
-        update_mode="rewrite_rows",
-    )
-    return Transaction(handle.version, operation)
 
 
 def delete_offsets(

@@ -26,7 +26,10 @@ def fragment_json(fragment: FragmentMetadata) -> dict[str, Any]:
     return described
 
 
-def fragment_of(described: Mapping[str, Any]) -> FragmentMetadata:
+def fragment_of(described: Mapping[str, Any] | FragmentMetadata) -> FragmentMetadata:
+    """The fragment that the JSON describes, or the fragment itself."""
+    if isinstance(described, FragmentMetadata):
+        return described
     return FragmentMetadata.from_json(json.dumps(dict(described)))
 
 
@@ -45,19 +48,19 @@ def rows_of(described: Mapping[str, Any]) -> int:
     return int(fragment.physical_rows - fragment.num_deletions)
 
 
-def append_transaction(handle: Any, new: Sequence[Mapping[str, Any]]) -> Transaction:
+def append_transaction(handle: Any, new: Sequence[Mapping[str, Any] | FragmentMetadata]) -> Transaction:
     return Transaction(handle.version, LanceOperation.Append([fragment_of(one) for one in new]))
 
 
-def overwrite_transaction(handle: Any, new: Sequence[Mapping[str, Any]]) -> Transaction:
+def overwrite_transaction(handle: Any, new: Sequence[Mapping[str, Any] | FragmentMetadata]) -> Transaction:
     fragments = [fragment_of(one) for one in new]
     return Transaction(handle.version, LanceOperation.Overwrite(handle.lance_schema, fragments))
 
 
 def update_transaction(
     handle: Any,
-    new: Sequence[Mapping[str, Any]],
-    updated: Sequence[Mapping[str, Any]],
+    new: Sequence[Mapping[str, Any] | FragmentMetadata],
+    updated: Sequence[Mapping[str, Any] | FragmentMetadata],
     removed: Sequence[int],
     fields: Sequence[int],
 ) -> Transaction:

@@ -21,9 +21,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from omnigraph.commit.engine import MAIN
-from omnigraph.commit.heal import heal
-from omnigraph.commit.outcome import LANDED, PENDING, find_outcome
-from omnigraph.commit.recover import recover_all
+from omnigraph.commit.recovery.drift import heal
+from omnigraph.commit.recovery.outcome import LANDED, PENDING, find_outcome
+from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core import failpoints
 from omnigraph.core.errors import AlreadyExists, NotFound, OmnigraphError, StoreUnavailable
 from omnigraph.core.meter import Meter

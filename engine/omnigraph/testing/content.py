@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.commit import audit
+from omnigraph.commit.recovery import audit
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.txn import pinned_table
 from omnigraph.core.errors import NotFound, OmnigraphError

@@ -18,8 +18,8 @@ from omnigraph import graph as graphs
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.genesis import create_graph
-from omnigraph.commit.plan import Counts
-from omnigraph.commit.run import Action, Outcome, Prepared, Request, run
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.protocol.run import Action, Outcome, Prepared, Request, run
 from omnigraph.commit.txn import Txn, open_txn
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
@@ -190,8 +190,8 @@ def _append_displaced(root: str, width: int) -> str | None:
 def _append_in_kept_turn(root: str, width: int) -> str | None:
     """A write in a turn that the one before it has kept. That one commits no rows."""
     with opened(root) as engine:
-        engine.manners.note_neighbour()
-        with engine.manners.writing():
+        engine.timing.note_neighbour()
+        with engine.timing.writing():
             pass  # a write has just ended: the next is taken for one of a row
         with contextlib.suppress(OmnigraphError):  # what is under test is the second
             append(engine, keys_of(width), [])

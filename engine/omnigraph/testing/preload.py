@@ -15,7 +15,7 @@ for _name in (
     "omnigraph",
     "omnigraph.store.s3",
     "omnigraph.graph",
-    "omnigraph.commit.run",
+    "omnigraph.commit.protocol.run",
     "omnigraph.testing.operations",
 ):
     importlib.import_module(_name)

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.plan import Counts
-from omnigraph.commit.recover import recover_all
-from omnigraph.commit.run import Action, Prepared, Request, run
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.recovery.recover import recover_all
+from omnigraph.commit.protocol.run import Action, Prepared, Request, run
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import OmnigraphError, OutcomeUnknown
 from omnigraph.core.meter import Meter

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.outcome import ABORTED, LANDED, find_outcome
+from omnigraph.commit.recovery.outcome import ABORTED, LANDED, find_outcome
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter

@@ -14,9 +14,9 @@ from typing import Any
 
 from omnigraph.commit.decide import swap_stands
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.heal import find_drift, heal
-from omnigraph.commit.recover import recover_one
-from omnigraph.commit.witness import owner_gone
+from omnigraph.commit.recovery.drift import find_drift, heal
+from omnigraph.commit.recovery.recover import recover_one
+from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.core import failpoints, progress
 from omnigraph.core.errors import Conflict, Corruption, InvalidInput, NotFound, OmnigraphError, Refused
 from omnigraph.core.ids import new_ulid, new_uuid
@@ -308,7 +308,7 @@ def run_cleanup(
 
 def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
     """End what was left behind for longer than the grace, by the store's clock, and heal drift of nobody."""
-    grace_us = engine.manners.grace_s * 1_000_000
+    grace_us = engine.timing.grace_s * 1_000_000
     now_us = engine.clock.now_us()
     try:
         for entry in engine.store.list(layout.INTENTS, meter=meter):
@@ -353,7 +353,7 @@ def swap_head(engine: Engine, branch: str, edit: Any, meter: Meter) -> Held:
             written = engine.manifest.write(held, Change(head=wanted), meter)
             after = engine.manifest.swap(held, written, uuid=new_uuid(), meter=meter)
         except (SwapLost, SwapUnknown):
-            engine.clock.sleep(engine.manners.jitter_s(min(attempt, 6)))
+            engine.clock.sleep(engine.timing.jitter_s(min(attempt, 6)))
             continue
         if swap_stands(after.version, engine.boundary.value(after.state.identity, meter=meter)):
             return engine.remember(branch, after)

@@ -9,7 +9,7 @@ from typing import Any
 from omnigraph.commit.decide import Decision, decide
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
-from omnigraph.commit.witness import Seen, look, owner_gone
+from omnigraph.commit.recovery.evidence import Seen, look, owner_gone
 from omnigraph.core.errors import Corruption
 from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.heal import Drift, TableDrift, heal
+from omnigraph.commit.recovery.drift import Drift, TableDrift, heal
 from omnigraph.commit.intent import Intent
-from omnigraph.commit.recover import Recovered, recover_one
-from omnigraph.commit.witness import owner_gone
+from omnigraph.commit.recovery.recover import Recovered, recover_one
+from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import count_text, html_table
@@ -114,7 +114,7 @@ def recover(
 
 def check_grace(engine: Engine, grace_s: object) -> float:
     if grace_s is None:
-        return engine.manners.grace_s
+        return engine.timing.grace_s
     if not isinstance(grace_s, int | float) or isinstance(grace_s, bool) or not 0 <= grace_s <= GRACE_S_MAX:
         raise InvalidInput(
             f"grace_s is a number of seconds from 0 to {GRACE_S_MAX:.0f}, not {grace_s!r}", hint="0 recovers at once"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.heal import Drift, TableDrift, VersionAbove, find_drift, heal
+from omnigraph.commit.recovery.drift import Drift, TableDrift, VersionAbove, find_drift, heal
 from omnigraph.core.errors import Corruption, InvalidInput, Refused
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import count_text, html_table

@@ -14,7 +14,7 @@ from typing import Any
 
 from omnigraph.commit import pressure
 from omnigraph.commit.engine import MAIN, Engine, gather
-from omnigraph.commit.witness import owner_gone
+from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.core import metrics
 from omnigraph.core.errors import Corruption
 from omnigraph.core.ids import ulid_time_us
@@ -254,8 +254,8 @@ def status_report(
         pending=pending[:PENDING_SHOWN],
         pending_total=len(pending),
         upkeep=_upkeep(engine, held, boundary, meter),
-        findings=judge(tables, manifest, pending, grace_s=engine.manners.grace_s, commands=frozenset(commands)),
-        notes=_notes(held, pending, engine.manners.grace_s),
+        findings=judge(tables, manifest, pending, grace_s=engine.timing.grace_s, commands=frozenset(commands)),
+        notes=_notes(held, pending, engine.timing.grace_s),
         deep=deep,
     )
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.run import Prepared, run
+from omnigraph.commit.protocol.run import Prepared, run
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import progress
 from omnigraph.core.meter import Meter
@@ -29,7 +29,7 @@ from omnigraph.write.sources.batch import Batch
 from omnigraph.write.sources.files import store_opener
 from omnigraph.write.sources.input import Input, read_source
 from omnigraph.write.sources.opening import is_record_source
-from omnigraph.write.staging_plan import STAGE_FIRST_BYTES, StagedAppends, lower
+from omnigraph.write.staging_plan import STAGE_FIRST_BYTES, lower
 from omnigraph.write.streamed_load import load_stream
 
 
@@ -41,7 +41,6 @@ class _Load:
     options: LoadOptions
     catalog: Catalog
     input: Input
-    staged: StagedAppends = field(default_factory=StagedAppends)
     sifted: Sifted | None = None
     unchanged: dict[str, TableChange] = field(default_factory=dict)
 
@@ -52,24 +51,29 @@ class _Load:
             changes, verdict = self._judge(txn)
             progress.advance(self.input.rows)
         by_key = {change.table_key: change for change in changes}
-        actions = lower(txn, by_key, self.staged)
-        acted = {action.key for action in actions}
+        steps = lower(txn, by_key, self._batch)
+        acted = {step.key for step in steps}
         self.unchanged = {
             key: TableChange(txn.pin(key).version, unchanged=change.rows.num_rows)
             for key, change in by_key.items()
             if key not in acted and change.rows.num_rows
         }
-        if not actions:
+        if not steps:
             return None
         size = sum(change.rows.nbytes for change in changes)
         # Rows that are there already are not written, yet edges lean on them: their tables were read.
         idle = frozenset(by_key) - acted
         return Prepared(
-            actions,
+            steps,
             verdict.reads | idle,
             revalidate=lambda other: _unmoved(idle, txn, other) and self._still_fits(other, changes),
             stage_first=size > STAGE_FIRST_BYTES,
         )
+
+    @property
+    def _batch(self) -> str | None:
+        """Rows that are appended as they were read are the same whatever they are checked against."""
+        return "input" if self.options.mode == "append" and self.options.on_bad_row == "fail" else None
 
     def _endpoints(self) -> set[str]:
         """Node tables that edges of the input point at, and that it does not write itself."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.run import Request
+from omnigraph.commit.protocol.run import Request
 from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import count_text, html_table

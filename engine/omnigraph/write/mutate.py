@@ -14,7 +14,7 @@ from typing import Any
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.run import Prepared, Request, run
+from omnigraph.commit.protocol.run import Prepared, Request, run
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import InvalidInput, QueryInvalid
 from omnigraph.core.ids import new_ulid
@@ -139,18 +139,18 @@ class _Mutation:
         effect, verdict = self._seen_ahead(txn) or self._run(txn)
         self._refuse(verdict)
         self.effect = effect
-        actions = effect.actions(txn)
-        self.engine.limits.check("tables_per_commit", len(actions))
-        acted = {action.key for action in actions}
+        steps = effect.steps()
+        self.engine.limits.check("tables_per_commit", len(steps))
+        acted = {step.key for step in steps}
         self.unchanged = {
             key: TableChange(txn.pin(key).version, unchanged=table.unchanged)
             for key, table in effect.tables.items()
             if key not in acted and table.unchanged
         }
-        if not actions:
+        if not steps:
             return None
         return Prepared(
-            actions,
+            steps,
             effect.reads | verdict.reads,
             revalidate=lambda other: self._still_fits(other, effect),
             stage_first=effect.nbytes > STAGE_FIRST_BYTES,
@@ -172,7 +172,7 @@ class _Mutation:
 
     def look_ahead(self, txn: Txn) -> None:
         """Run the statements on the newest state that is known, while somebody asks whether it still is the newest."""
-        if self.engine.manners.contended or self.engine.read_only:
+        if self.engine.timing.contended or self.engine.read_only:
             return  # it hardly is, or nothing will come of it
         # A thread of its own: statements wait for threads of the engine, and must not do so on one of them.
         self._ahead = _Ahead(txn.held, Future())

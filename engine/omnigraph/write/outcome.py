@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.commit.engine import MAIN
-from omnigraph.commit.outcome import Fate
+from omnigraph.commit.recovery.outcome import Fate
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.write.receipt import Receipt, table_changes
 

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.plan import Counts
-from omnigraph.commit.run import Action, Prepared, run
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.protocol.run import Action, Prepared, run
 from omnigraph.commit.txn import Txn
 from omnigraph.core import progress
 from omnigraph.core.errors import Conflict
@@ -81,7 +81,7 @@ class _StreamedLoad:
     stream: StreamedAppend
     staged: dict[str, list[Any]] | None = None
     files: list[str] = field(default_factory=list)
-    sent: bool = False  # a table commit of these files may be on its way
+    own: StagedFiles = field(default_factory=StagedFiles)
     mark: str | None = None  # the cleanup mark on which they were written
 
     def prepare(self, txn: Txn) -> Prepared | None:
@@ -99,10 +99,10 @@ class _StreamedLoad:
             verdict = judge_staged(txn, {key: self._described(key) for key in self.staged})
         verdict.raise_if_bad()
         staged = self.staged or {}
-        actions = tuple(self._action(key, staged[key]) for key in sorted(staged) if staged[key])
-        if not actions:
+        steps = tuple(_append(key, staged[key]) for key in sorted(staged) if staged[key])
+        if not steps:
             return None
-        return Prepared(actions, verdict.reads, revalidate=self._still_fits, stage_first=True)
+        return Prepared(steps, verdict.reads, revalidate=self._still_fits, stage_first=True)
 
     def _still_fits(self, txn: Txn) -> bool:
         return self.stream.still_fits(txn)
@@ -133,19 +133,15 @@ class _StreamedLoad:
         self.files += [f"{base}/data/{file.path}" for fragment in fragments for file in fragment.files]
         return fragments
 
-    def _action(self, key: str, fragments: list[Any]) -> Action:
-        rows = sum(fragment.physical_rows for fragment in fragments)
-
-        def stage(handle: Any, _: Meter) -> Any:
-            self.sent = True
-            return append_of(handle, fragments)
-
-        return Action(key, stage, Counts(inserted=rows))
-
     def give_up(self) -> None:
         """Delete what was staged, unless a version may name it: then it is not ours to delete, published or not."""
-        if self.files and not self.sent:
+        if self.files and not self.own.sent:
             self.engine.store.delete_many(self.files)
+
+
+def _append(key: str, fragments: list[Any]) -> AppendFiles:
+    rows = sum(fragment.physical_rows for fragment in fragments)
+    return AppendFiles(key, (Counts(inserted=rows),), tuple(fragments))
 
 
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from omnigraph.commit.engine import gather
-from omnigraph.commit.run import Action
+from omnigraph.commit.steps import Step
 from omnigraph.commit.txn import Txn
 from omnigraph.core.limits import Limits
 from omnigraph.gq import BlobUri, BoundMutation, DeleteEdge, DeleteNode, InsertEdge, InsertNode, UpdateNode
@@ -28,7 +28,7 @@ from omnigraph.write.base.row_equality import same_rows
 from omnigraph.write.base.violations import Violation, data_invalid, show_value
 from omnigraph.write.mutation.deletes import Removals
 from omnigraph.write.mutation.pending_rows import PendingRows
-from omnigraph.write.staging_plan import replace_action
+from omnigraph.write.staging_plan import replace_step
 
 pc: Any = pyarrow.compute
 
@@ -72,13 +72,13 @@ class Effect:
     reads: frozenset[str] = frozenset()
     affected: Affected = Affected()
 
-    def actions(self, txn: Txn) -> tuple[Action, ...]:
+    def steps(self) -> tuple[Step, ...]:
         """One a table that changes, in key order."""
         found = (
-            replace_action(txn, txn.pin(key), effect.rows, effect.located, effect.gone, effect.unchanged)
+            replace_step(key, effect.rows, effect.located, effect.gone, effect.unchanged)
             for key, effect in sorted(self.tables.items())
         )
-        return tuple(action for action in found if action is not None)
+        return tuple(step for step in found if step is not None)
 
     def same(self, other: Effect) -> bool:
         mine, theirs = self._changing(), other._changing()
