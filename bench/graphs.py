@@ -19,7 +19,9 @@ import pyarrow as pa
 import omnigraph as og
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.properties import Counts
-from omnigraph.commit.protocol.run import Action, Prepared, Request, run
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.steps import Step
 from omnigraph.commit.txn import Txn
 from omnigraph.core.meter import Meter
 

@@ -187,7 +187,9 @@ def _crumbled(root: Path, fragments: int, rows: int, people: Callable[[int], pa.
     import omnigraph as og
     from omnigraph.commit.engine import MAIN
     from omnigraph.commit.properties import Counts
-    from omnigraph.commit.protocol.run import Action, Prepared, Request, run
+    from omnigraph.commit.protocol.run import run
+    from omnigraph.commit.request import Prepared, Request
+    from omnigraph.commit.steps import Step
     from omnigraph.core.meter import Meter
 
     graph = og.init(root, SCHEMA)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 from omnigraph.commit import exclusive as exclusive_use
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.genesis import create_graph
-from omnigraph.commit.recovery.outcome import find_outcome
 from omnigraph.commit.pressure import make_bounds
+from omnigraph.commit.recovery.outcome import find_outcome
 from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core.actor import resolve_actor
 from omnigraph.core.errors import InvalidInput

@@ -9,7 +9,9 @@ import pyarrow as pa
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.genesis import create_graph
 from omnigraph.commit.properties import Counts
-from omnigraph.commit.protocol.run import Action, Prepared, Request, run
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.steps import Step
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import SchemaRow

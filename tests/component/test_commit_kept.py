@@ -17,7 +17,9 @@ from omnigraph.commit.intent import Ticket, encode_ticket
 from omnigraph.commit.queue.timing import Manners
 from omnigraph.commit.plan import BranchName, Counts, Owner
 from omnigraph.commit.recovery.recover import recover_all, recover_one
-from omnigraph.commit.protocol.run import Action, Prepared, Request, run
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.steps import Step
 from omnigraph.commit.txn import Txn
 from omnigraph.core import failpoints
 from omnigraph.core.clock import ManualClock

@@ -16,7 +16,9 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.recovery.outcome import ABORTED, ABSENT, LANDED, PENDING, find_outcome
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.recovery.recover import recover_all, recover_one
-from omnigraph.commit.protocol.run import Action, Prepared, Request, run
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.steps import Step
 from omnigraph.core import failpoints
 from omnigraph.core.clock import ManualClock
 from omnigraph.core.errors import (

@@ -12,7 +12,9 @@ from omnigraph.commit import manners
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import Ticket, encode_ticket
 from omnigraph.commit.plan import BranchName, Counts, Owner
-from omnigraph.commit.protocol.run import Action, Prepared, Request, run
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.steps import Step
 from omnigraph.commit.queue.arming import Turn
 from omnigraph.commit.txn import Txn
 from omnigraph.core import failpoints

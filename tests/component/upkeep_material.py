@@ -12,7 +12,9 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import Ticket as WaitingTicket
 from omnigraph.commit.intent import encode_ticket
 from omnigraph.commit.plan import BranchName, Counts, Owner
-from omnigraph.commit.protocol.run import Action, Outcome, Prepared, Request, run
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Outcome, Prepared, Request
+from omnigraph.commit.steps import Step
 from omnigraph.commit.txn import Txn
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter

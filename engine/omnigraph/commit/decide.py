@@ -106,9 +106,7 @@ class PublishCheck:
     member: str | None = None  # KEY_TAKEN, CARRIED_ENDED: the request that it is about
 
 
-def check_publish(
-    state: State, plan: PublishPlan, lineage: Lineage, *, sources_gone: bool = False
-) -> PublishCheck:
+def check_publish(state: State, plan: PublishPlan, lineage: Lineage, *, sources_gone: bool = False) -> PublishCheck:
     """The checks of one publish attempt, in the order in which they win.
 
     ``sources_gone``: the boundary of a source line has reached a version that the plan takes from. The caller has checked
@@ -172,7 +170,9 @@ def moved_writes(state: State, plan: PublishPlan) -> tuple[Moved, ...]:
         if chain.base is None:
             if pin is not None:
                 found.append(Moved(chain.key, 0, pin.version))
-        elif pin is None or (pin.ref, pin.version) != (chain.base.ref, chain.base.pin) or _replaced(pin.identity, chain):
+        elif (
+            pin is None or (pin.ref, pin.version) != (chain.base.ref, chain.base.pin) or _replaced(pin.identity, chain)
+        ):
             found.append(Moved(chain.key, chain.base.pin, state.actual_version(chain.key)))
     return tuple(found)
 

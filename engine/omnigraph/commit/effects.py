@@ -161,7 +161,9 @@ class Chain:
     def uuids(self) -> frozenset[str]:
         """The transactions that this plan may have sent to the table's line."""
         return frozenset(
-            effect.target.uuid for effect in self.effects if effect.target is not None and effect.target.uuid is not None
+            effect.target.uuid
+            for effect in self.effects
+            if effect.target is not None and effect.target.uuid is not None
         )
 
     def places(self) -> Iterator[tuple[int, str]]:

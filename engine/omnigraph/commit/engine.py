@@ -1,4 +1,4 @@
-"""What one open graph shares between its operations: store, tables, manifest, caches, locks, manners.
+"""What one open graph shares between its operations: store, tables, manifest, caches, locks, timing.
 
 Owns lifetimes, no decisions. Everything here may be thrown away without losing a commit: durable state is the only truth.
 """
@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.intent import Intents
-from omnigraph.commit.queue.lease import KeptTurns
-from omnigraph.commit.queue.timing import Manners
 from omnigraph.commit.plan import Owner
 from omnigraph.commit.pressure import Bounds
+from omnigraph.commit.queue.lease import QueueLeases
+from omnigraph.commit.queue.timing import ContentionTiming
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
 from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
@@ -64,8 +64,8 @@ class Engine:
         self.boundary = Boundary(store)
         self.intents = Intents(store)
         self.keys = KeyCache() if key_cache_bytes is None else KeyCache(key_cache_bytes)
-        self.manners = Manners(clock)
-        self.kept = KeptTurns()
+        self.timing = ContentionTiming(clock)
+        self.leases = QueueLeases()
         self.bounds = Bounds()
         self.owner = this_process()
         self.exclusive_token: str | None = None  # what the head row says while this handle uses the graph exclusively
@@ -82,7 +82,7 @@ class Engine:
     def close(self) -> None:
         """Waits for the writes that are under way in other threads."""
         self._door.close()
-        self.kept.let_go()
+        self.leases.release_idle()
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._known_lock:
             self._known.clear()
@@ -125,14 +125,19 @@ class Engine:
         with self._known_lock:
             self._known.pop(branch, None)
 
+    def latest_of(self, identity: str, name: str, meter: Meter | None = None) -> Held | None:
+        """The newest state of the branch with this identity, or None where no line of it can be read. The name only says
+        where to look first."""
+        held = self.latest(name, meter)
+        return held if held.state.identity == identity else None
+
     def latest(self, branch: str, meter: Meter | None = None) -> Held:
         """The newest state, by listing."""
         return self.remember(branch, self.manifest.open_latest(self.ref_of(branch), meter))
 
     def pending(self, meter: Meter | None = None) -> list[tuple[str, str]]:
-        """(operation, change stamp) of every pending intent, for those who judge them: turns that this process keeps by the
-        file of an ended plan are let go first."""
-        self.kept.let_go()
+        """Release this process's leases, then list pending intents as (operation id, change stamp)."""
+        self.leases.release_idle()
         return self.intents.names(meter)
 
     def catalog(self, schema: SchemaRow) -> Catalog:
@@ -301,6 +306,11 @@ def _alive_elsewhere(pid: int) -> int | None:
 def this_process() -> Owner:
     pid = os.getpid()
     return Owner(socket.gethostname(), _boot_id(), pid, process_started(pid) or 0)
+
+
+def rebooted_since(owner: Owner) -> bool:
+    """Whether this host has been started again since the owner's process was. Of another host nothing is said."""
+    return owner.host == socket.gethostname() and bool(owner.boot_id) and owner.boot_id != _boot_id()
 
 
 def known_dead(owner: Owner) -> bool:

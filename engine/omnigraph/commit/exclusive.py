@@ -13,6 +13,7 @@ from omnigraph.commit.advance import GaveUp, Patience, edit_head
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine, known_dead
 from omnigraph.commit.plan import Owner
+from omnigraph.commit.queue import local_operations
 from omnigraph.core.errors import Conflict, OmnigraphError, OutcomeUnknown
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
@@ -28,9 +29,11 @@ def claim(engine: Engine, meter: Meter) -> None:
     A claim whose outcome cannot be told is taken back; where that fails as well, the head names an owner that ``status``
     shows and that ``recover`` clears."""
     token = f"{engine.owner.token}#{new_ulid(engine.clock)}"
+    local_operations.begin(token)
     try:
         _edit(engine, lambda head: _claimed(head, token), "the owner of the graph could not be set", meter)
     except BaseException:
+        local_operations.end(token)
         with contextlib.suppress(OmnigraphError):
             _edit(engine, lambda head: _cleared(head, token), "the claim could not be taken back", meter)
         raise
@@ -40,6 +43,8 @@ def claim(engine: Engine, meter: Meter) -> None:
 def release(engine: Engine, meter: Meter) -> None:
     """Clear the owner if it is still this handle. One that took over meanwhile stays."""
     token, engine.exclusive_token = engine.exclusive_token, None
+    if token is not None:
+        local_operations.end(token)
     if token is not None and engine.latest(MAIN, meter).state.head.owner == token:
         _edit(engine, lambda head: _cleared(head, token), "the owner of the graph could not be cleared", meter)
 
@@ -61,7 +66,7 @@ def owner_is_dead(engine: Engine, token: str) -> bool:
         return False
     owner = Owner(host, boot_id, int(pid), int(started))
     if owner == engine.owner:
-        return token not in engine.claims
+        return not local_operations.has(token)
     return known_dead(owner)
 
 

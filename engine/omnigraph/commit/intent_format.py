@@ -570,7 +570,9 @@ def _to_pin(row: _PinRow) -> Pin:
     return Pin(
         **body,
         bases=tuple(BaseVersion(*base) for base in row.bases),
-        recent=None if recent is None else Recent(tuple(recent.fragments), base64.b64decode(recent.keys, validate=True)),
+        recent=None
+        if recent is None
+        else Recent(tuple(recent.fragments), base64.b64decode(recent.keys, validate=True)),
     )
 
 

@@ -159,9 +159,7 @@ class _Turn:
         held = engine.latest(self.branch, self.meter)
         planned = self._plan(held.state, ready, op)
         plan = planned.plan
-        lines = {
-            work.key: UpkeepLine(engine, held.state.tables[work.key], op, plan.id, self.meter) for work in ready
-        }
+        lines = {work.key: UpkeepLine(engine, held.state.tables[work.key], op, plan.id, self.meter) for work in ready}
         self.arming.replace_by(encode_plan(plan))
         failpoints.hit("maintain.armed")
         try:
@@ -248,9 +246,7 @@ def _same_line(a: Pin, b: Pin) -> bool:
 # --- publishing ---------------------------------------------------------------------------------------------------------
 
 
-def _verdicts(
-    state: State, lines: Mapping[str, UpkeepLine], marks: Mapping[str, str | None]
-) -> dict[str, Forward]:
+def _verdicts(state: State, lines: Mapping[str, UpkeepLine], marks: Mapping[str, str | None]) -> dict[str, Forward]:
     found = {}
     for key, line in lines.items():
         pin = state.tables.get(key)
@@ -308,7 +304,9 @@ def _publish(
     ) from outcome.error
 
 
-def _ended(lines: Mapping[str, UpkeepLine], tried: Sequence[Work], held: Held, row: CommitRow | None) -> dict[str, Done]:
+def _ended(
+    lines: Mapping[str, UpkeepLine], tried: Sequence[Work], held: Held, row: CommitRow | None
+) -> dict[str, Done]:
     """What became of each table that was tried."""
     found = {}
     for work in tried:

@@ -17,7 +17,7 @@ import numpy as np
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.run import run
-from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.request import Prepared
 from omnigraph.commit.steps import AppendFiles, OverwriteFiles, StagedFiles, Step
 from omnigraph.commit.txn import Txn
 from omnigraph.core import progress
@@ -47,7 +47,7 @@ _PACKED_HERE_ROWS: Final = 200_000  # so few rows are packed before a job has st
 
 @dataclass
 class PartLoad:
-    """One batch on its way. ``sent``: a table commit of staged files may be on its way, so that they are nobody's to
+    """One batch on its way. ``files`` tell whether a table commit of staged files may be on its way: then they are not ours to
     delete. ``written``: files that were written here, below the root, besides those that the tasks wrote."""
 
     engine: Engine
@@ -70,7 +70,7 @@ class PartLoad:
             self._verify_files(meter)
         with progress.phase("packing", unit="parts"):
             self._pack()
-        request = load_request(self.options, self.given.keys)
+        request = load_request(self.options, self.given.keys, self.files)
         outcome = run(self.engine, request, self._prepare, meter)
         rejected = RejectedRows()
         if self.rejected and not outcome.replayed:

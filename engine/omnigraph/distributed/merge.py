@@ -24,7 +24,6 @@ from omnigraph.distributed.driver import NOWHERE
 from omnigraph.distributed.key_checks import CheckResult
 from omnigraph.distributed.rewrite import Addresses, Rewrite, RewrittenRows, removals, remove, rewrite
 from omnigraph.distributed.stage_task import PartTask
-from omnigraph.table import parts as parts_
 from omnigraph.table import staged as fragments_
 from omnigraph.table.arrays import one_array, positions
 from omnigraph.write.base.changes import RowIndex, TypeChange

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.recovery.drift import pending_intents
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.run import run
-from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.recovery.drift import pending_intents
+from omnigraph.commit.request import Prepared
 from omnigraph.commit.steps import AppendFiles, OverwriteFiles, Step, UpdateFiles
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError, ReadSetChanged
@@ -443,11 +443,9 @@ class _StagedLoad:
                 verdict = _judge(txn, self.given)
             verdict.raise_if_bad()
             reads = verdict.reads
-        actions = tuple(
-            _step(txn, key, listed, self.options.checked_mode) for key, listed in sorted(self.given.items())
-        )
-        live = tuple(action for action in actions if action is not None)
-        return Prepared(live, reads, stage_first=True) if live else None
+        found = (_step(txn, key, listed, self.options.checked_mode) for key, listed in sorted(self.given.items()))
+        steps = tuple(step for step in found if step is not None)
+        return Prepared(steps, reads, stage_first=True) if steps else None
 
     def _trusted(self, state: State) -> bool:
         checks = self.checks

@@ -277,7 +277,9 @@ class Tables:
     def check_line(self, ref: TableRef, handle: LanceDataset) -> None:
         """A transaction belongs to the line that it was staged on. Lance commits it on any handle, also on that of a fork,
         whose folder then lacks the files it names."""
-        if handle.uri.rstrip("/").rpartition("://")[2].lstrip("/") != self.uri(ref).rstrip("/").rpartition("://")[2].lstrip("/"):
+        if handle.uri.rstrip("/").rpartition("://")[2].lstrip("/") != self.uri(ref).rstrip("/").rpartition("://")[
+            2
+        ].lstrip("/"):
             raise Corruption(
                 f"a change staged on {handle.uri.rsplit('/', 1)[-1]} was to be committed to {ref.relative}",
                 hint="nothing was committed; repeat the write",

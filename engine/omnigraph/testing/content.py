@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.commit.recovery import audit
 from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.recovery import audit
 from omnigraph.commit.txn import pinned_table
 from omnigraph.core.errors import NotFound, OmnigraphError
 from omnigraph.core.meter import Meter

@@ -19,7 +19,8 @@ from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.genesis import create_graph
 from omnigraph.commit.properties import Counts
-from omnigraph.commit.protocol.run import Action, Outcome, Prepared, Request, run
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Outcome, Prepared, Request
 from omnigraph.commit.txn import Txn, open_txn
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError

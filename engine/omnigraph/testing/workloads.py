@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.properties import Counts
+from omnigraph.commit.protocol.run import run
 from omnigraph.commit.recovery.recover import recover_all
-from omnigraph.commit.protocol.run import Action, Prepared, Request, run
+from omnigraph.commit.request import Prepared, Request
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import OmnigraphError, OutcomeUnknown
 from omnigraph.core.meter import Meter

@@ -15,8 +15,8 @@ from typing import Any
 from omnigraph.commit.decide import swap_stands
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.recovery.drift import find_drift, heal
-from omnigraph.commit.recovery.recover import recover_one
 from omnigraph.commit.recovery.evidence import owner_gone
+from omnigraph.commit.recovery.recover import recover_one
 from omnigraph.core import failpoints, progress
 from omnigraph.core.errors import Conflict, Corruption, InvalidInput, NotFound, OmnigraphError, Refused
 from omnigraph.core.ids import new_ulid, new_uuid

@@ -24,7 +24,6 @@ from omnigraph.commit.upkeep_steps import (
 from omnigraph.core import progress
 from omnigraph.core.allocator import give_freed_memory_back
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
-from omnigraph.core.ids import new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import count_text, html_table
 from omnigraph.manifest.rows import Pin
@@ -331,9 +330,7 @@ class _Branch:
         if group:
             yield group
 
-    def _rewriting(
-        self, pin: Pin, report: TableReport, mark: str | None, *, inside: bool
-    ) -> UpkeepWork | None:
+    def _rewriting(self, pin: Pin, report: TableReport, mark: str | None, *, inside: bool) -> UpkeepWork | None:
         handle = self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
         settings = indices.auto_cleanup_keys(handle)
         tasks = compaction.plan_rewrites(handle, self.limits)
@@ -376,7 +373,9 @@ class _Branch:
         for key in todo:
             self.reports[key].skipped = why.get(key, "writers were faster every time")
 
-    def _indexing(self, catalog: Catalog, pin: Pin, mark: str | None, *, folds: bool, only: Need | None) -> UpkeepWork | None:
+    def _indexing(
+        self, catalog: Catalog, pin: Pin, mark: str | None, *, folds: bool, only: Need | None
+    ) -> UpkeepWork | None:
         report = self.reports[pin.key]
         handle = self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
         wanted = wanted_indices(catalog.by_table_key(pin.key))

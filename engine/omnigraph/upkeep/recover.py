@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.recovery.drift import Drift, TableDrift, heal
 from omnigraph.commit.intent import Intent
-from omnigraph.commit.recovery.recover import Recovered, recover_one
+from omnigraph.commit.recovery.drift import Drift, TableDrift, heal
 from omnigraph.commit.recovery.evidence import owner_gone
+from omnigraph.commit.recovery.recover import Recovered, recover_one
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import count_text, html_table

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.protocol.run import Prepared, run
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Prepared
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import progress
 from omnigraph.core.meter import Meter

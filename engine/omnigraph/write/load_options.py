@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.protocol.run import Request
+from omnigraph.commit.request import Request
+from omnigraph.commit.steps import StagedFiles
 from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import count_text, html_table
@@ -84,8 +85,8 @@ class CheckReport:
         return html_table(names, rows, title, empty="ok")
 
 
-def load_request(options: LoadOptions, keys: Iterable[str]) -> Request:
-    """A load of these tables, as the commit protocol takes it."""
+def load_request(options: LoadOptions, keys: Iterable[str], files: StagedFiles | None = None) -> Request:
+    """A load of these tables, as the commit protocol takes it. ``files``: those that it has staged already."""
     return Request(
         kind="load",
         branch=options.branch,
@@ -94,6 +95,7 @@ def load_request(options: LoadOptions, keys: Iterable[str]) -> Request:
         idempotency_key=options.idempotency_key,
         expect_head=options.expect_head,
         deadline_s=options.deadline_s,
+        files=files or StagedFiles(),
     )
 
 

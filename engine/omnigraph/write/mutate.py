@@ -14,7 +14,8 @@ from typing import Any
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.protocol.run import Prepared, Request, run
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Prepared, Request
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import InvalidInput, QueryInvalid
 from omnigraph.core.ids import new_ulid

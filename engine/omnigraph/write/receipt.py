@@ -11,7 +11,7 @@ from omnigraph.core.shown import count_text, html_table
 from omnigraph.manifest.rows import CommitRow
 
 if TYPE_CHECKING:
-    from omnigraph.commit.protocol.run import Outcome
+    from omnigraph.commit.request import Outcome
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,7 @@ def _upsert(txn: Txn, pin: Pin, change: TypeChange) -> Step | None:
     return replace_step(pin.key, rows, located, _locate_deleted(table, change.deleted_ids), unchanged)
 
 
-def replace_step(
-    key: str, rows: pa.Table, located: pa.Table, gone: pa.Array[Any], unchanged: int
-) -> Step | None:
+def replace_step(key: str, rows: pa.Table, located: pa.Table, gone: pa.Array[Any], unchanged: int) -> Step | None:
     """Rows that differ from what is committed, where those that they replace are (``id``, ``_rowaddr``), and the
     addresses of rows that leave. None if there is neither."""
     if rows.num_rows == 0:

@@ -14,14 +14,16 @@ import pyarrow as pa
 
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.properties import Counts
-from omnigraph.commit.protocol.run import Action, Prepared, run
+from omnigraph.commit.protocol.run import run
+from omnigraph.commit.request import Prepared
+from omnigraph.commit.steps import AppendFiles, StagedFiles
 from omnigraph.commit.txn import Txn
 from omnigraph.core import progress
 from omnigraph.core.errors import Conflict
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog, EdgeType, table_schema
 from omnigraph.table import staged as fragments_
-from omnigraph.table.dataset import TableRef, append_of
+from omnigraph.table.dataset import TableRef
 from omnigraph.write.load_options import LoadOptions, load_request
 from omnigraph.write.receipt import Receipt, RejectedRows, receipt_of
 from omnigraph.write.rules.streamed_append import StreamedAppend
@@ -62,7 +64,7 @@ def load_stream(engine: Engine, source: Any, options: LoadOptions, meter: Meter)
     opener = store_opener(engine.store.lance_options)
     stream = StreamedAppend(source, catalog, view, engine.limits, clock=engine.clock, opener=opener)
     work = _StreamedLoad(engine, catalog, view, stream)
-    request = load_request(options, [declared.table_key for declared in stream.types])
+    request = load_request(options, [declared.table_key for declared in stream.types], work.own)
     try:
         outcome = run(engine, request, work.prepare, meter)
     except BaseException:

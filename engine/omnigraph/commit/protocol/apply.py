@@ -128,9 +128,7 @@ def _prepare(sending: Sending, effect: Effect, step: Step, handle: Any) -> Stage
         return Staged(None)
     engine, plan = sending.engine, sending.plan
     failpoints.hit("apply.before_stage", table_key=effect.key)
-    return stage(
-        step, handle, tables=engine.tables, files=sending.files, mark=plan.base.mark, meter=sending.meter
-    )
+    return stage(step, handle, tables=engine.tables, files=sending.files, mark=plan.base.mark, meter=sending.meter)
 
 
 def _send(sending: Sending, chain: Chain, effect: Effect, step: Step, made: Staged, handle: Any) -> Applied:

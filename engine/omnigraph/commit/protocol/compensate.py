@@ -205,9 +205,7 @@ def own_pin(state: State, chain: Chain) -> Pin | None:
     return pin
 
 
-def abort_change(
-    plan: PublishPlan, state: State, pins: Mapping[str, Pin], actor: str | None, now_us: int
-) -> Change:
+def abort_change(plan: PublishPlan, state: State, pins: Mapping[str, Pin], actor: str | None, now_us: int) -> Change:
     """The abort rows of a plan, for its id and each request that it owns, and the pins of the tables that were put back."""
     base = plan.base.manifest_version
     rows = tuple(AbortRow(id=one, plan=plan.id, actor=actor, base=base, created_at_us=now_us) for one in plan.ends)

@@ -74,9 +74,7 @@ def publish_change(
 
     ``pins``: by the key that they are published under. ``counts``: by the table key of the plan, one for each request."""
     rows = tuple(_row(plan, index, pins, counts, recovered) for index in range(len(plan.requests)))
-    return Change(
-        pins=dict(pins), tombstones=plan.delta.tombstone, schema=plan.delta.schema, history=rows
-    )
+    return Change(pins=dict(pins), tombstones=plan.delta.tombstone, schema=plan.delta.schema, history=rows)
 
 
 def _row(

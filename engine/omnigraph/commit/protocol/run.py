@@ -21,8 +21,8 @@ from omnigraph.commit.intent import encode_plan
 from omnigraph.commit.pins import landed_pins
 from omnigraph.commit.plan import PublishPlan, RequestInfo
 from omnigraph.commit.pressure import INTENTS, Level, Pressure, weigh
-from omnigraph.commit.protocol.apply import Applied, Landing, Sending, apply, first_is_staged
 from omnigraph.commit.protocol.ahead import predicted_pins, remember_own_rows, write_ahead
+from omnigraph.commit.protocol.apply import Applied, Landing, Sending, apply, first_is_staged
 from omnigraph.commit.protocol.compensate import Aborted, WasPublished, end_by_abort
 from omnigraph.commit.protocol.publish import NotPublished, Published, publish, publish_change
 from omnigraph.commit.queue.arming import Arming, Queueing
@@ -31,7 +31,7 @@ from omnigraph.commit.recovery.recover import help_or_wait
 from omnigraph.commit.request import Outcome, Prepared, Request
 from omnigraph.commit.steps import Staged, stage
 from omnigraph.commit.txn import Txn, open_txn, still_newest
-from omnigraph.core import failpoints, operation, progress
+from omnigraph.core import operation, progress
 from omnigraph.core.errors import (
     Conflict,
     InvalidInput,
@@ -275,9 +275,7 @@ def _stage(one: _Attempt, key: str) -> tuple[Any, Staged]:
     handle = one.txn.handle(key)
     step = one.planned.steps_of(key)[0]
     mark = one.txn.state.head.mark
-    staged = stage(
-        step, handle, tables=one.engine.tables, files=one.request.files, mark=mark, meter=one.meter
-    )
+    staged = stage(step, handle, tables=one.engine.tables, files=one.request.files, mark=mark, meter=one.meter)
     return handle, staged
 
 

@@ -288,9 +288,7 @@ class Arming:
     def _encode_ticket(self, op: str, state: State) -> bytes:
         tables = tuple((key, _identity(state, key)) for key in sorted(self._wanted.keys))
         branch = BranchName(self._wanted.branch, state.identity)
-        return encode_ticket(
-            Ticket(self._engine.graph_id, op, self._wanted.kind, branch, tables, self._engine.owner)
-        )
+        return encode_ticket(Ticket(self._engine.graph_id, op, self._wanted.kind, branch, tables, self._engine.owner))
 
     def _start_heartbeat(self) -> None:
         if self.op is not None and self._heartbeat is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from omnigraph.commit.queue import local_operations
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.queue.timing import FIRST_BEAT, BEAT
+from omnigraph.commit.queue import local_operations
+from omnigraph.commit.queue.timing import BEAT, FIRST_BEAT
 from omnigraph.core.errors import OmnigraphError
 
 

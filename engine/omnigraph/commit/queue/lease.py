@@ -52,7 +52,9 @@ class QueueLease:
 
     def start(self) -> None:
         """Begin to expire. On a thread of its own: in the pool it would wait behind its own writer."""
-        watch = threading.Thread(target=contextvars.copy_context().run, args=(self._expire_loop,), name="omnigraph-lease")
+        watch = threading.Thread(
+            target=contextvars.copy_context().run, args=(self._expire_loop,), name="omnigraph-lease"
+        )
         try:
             watch.start()
         except RuntimeError:  # no more threads can be started: nothing is kept

@@ -68,9 +68,7 @@ def collect_evidence(engine: Engine, intent: Intent, *, gone: bool, meter: Meter
         tables[chain.key] = _look_at_table(engine, held, plan, chain, landed, meter)
     return Found(
         held,
-        Evidence(
-            line, maintenance=upkeep, end=end, owner_gone=gone, rebooted=basic.rebooted, tables=tables
-        ),
+        Evidence(line, maintenance=upkeep, end=end, owner_gone=gone, rebooted=basic.rebooted, tables=tables),
         landed,
     )
 
@@ -88,9 +86,7 @@ def _resolve(engine: Engine, intent: Intent, meter: Meter) -> tuple[Held | None,
     return None, Line.UNRESOLVED
 
 
-def _look_for_ticket(
-    engine: Engine, intent: Intent, held: Held, line: Line, gone: bool, meter: Meter
-) -> Found:
+def _look_for_ticket(engine: Engine, intent: Intent, held: Held, line: Line, gone: bool, meter: Meter) -> Found:
     """A ticket has no plan. An offer's request may have been carried out: it is looked for over the whole line."""
     if intent.state != OFFERED or intent.request is None:
         return Found(held, Evidence(line, ticket=True, owner_gone=gone))
@@ -162,9 +158,7 @@ def _look_at_table(
     return TableEvidence(chain.key, pin.version, head, exact=exact, landed=stands)
 
 
-def _look_at_own_line(
-    engine: Engine, held: Held, chain: Chain, landed: dict[str, Any], meter: Meter
-) -> TableEvidence:
+def _look_at_own_line(engine: Engine, held: Held, chain: Chain, landed: dict[str, Any], meter: Meter) -> TableEvidence:
     """A table or fork that the plan makes itself. It is absent, or stands at a path that no other plan uses."""
     pin, base = held.state.tables.get(chain.key), chain.base
     unmoved = pin is None if base is None else pin is not None and (pin.ref, pin.version) == (base.ref, base.pin)
@@ -181,9 +175,7 @@ def _look_at_own_line(
     return TableEvidence(chain.key, None, None, exact=exact and unmoved, landed=stands)
 
 
-def _places(
-    engine: Engine, chain: Chain, handle: Any, head: int, meter: Meter, *, far: int
-) -> tuple[bool, bool]:
+def _places(engine: Engine, chain: Chain, handle: Any, head: int, meter: Meter, *, far: int) -> tuple[bool, bool]:
     """Whether every planned transaction stands at its place, and whether any stands at all."""
     ref = TableRef(chain.path, chain.ref)
     planned = dict(chain.places())

@@ -141,9 +141,7 @@ def _roll_forward(engine: Engine, plan: PublishPlan, found: Found, meter: Meter)
     return isinstance(result, Published)
 
 
-def _counts(
-    engine: Engine, plan: PublishPlan, found: Found, key: str, meter: Meter
-) -> tuple[Counts, ...] | None:
+def _counts(engine: Engine, plan: PublishPlan, found: Found, key: str, meter: Meter) -> tuple[Counts, ...] | None:
     """The row counts that the writer left in its table transactions, added up over the chain."""
     chain = plan.chain(key)
     if chain is None or any(effect.kind in ("adopt", "restore") for effect in chain.effects):
