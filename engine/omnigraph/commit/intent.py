@@ -7,17 +7,16 @@ is: guessing at one is how a recovery destroys what it was to save.
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from omnigraph.commit import plan as p
-from omnigraph.core.errors import Corruption, LimitExceeded, OmnigraphError
+from omnigraph.core import documents
+from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin, SchemaRow, Tombstone
@@ -25,7 +24,6 @@ from omnigraph.store import KeyExists, Store, layout
 
 FORMAT = 1
 INTENT_BYTES_MAX = 4 * 1024 * 1024
-NESTING_MAX = 32
 KNOWN_MAX = 128  # intents of others that are remembered: a queue is hardly ever longer
 
 State = Literal["waiting", "armed"]
@@ -246,13 +244,9 @@ def encode_ticket(ticket: Ticket) -> bytes:
 def decode(op: str, data: bytes) -> Intent:
     """What the file says. Raises ``Corruption`` that names the file, for anything not written by ``encode``."""
     name = layout.intent_key(op)
-    if len(data) > INTENT_BYTES_MAX:
-        raise _unreadable(name, f"it has {len(data)} bytes; no intent is larger than {INTENT_BYTES_MAX}")
     try:
-        raw = _loads(data)
-        checksum = raw.get("checksum")
-        if checksum != _checksum({key: value for key, value in raw.items() if key != "checksum"}):
-            raise ValueError("its checksum does not match its content")
+        raw = documents.loads(data, bytes_max=INTENT_BYTES_MAX)
+        documents.unseal(raw)
         delta = raw.get("delta")
         if isinstance(delta, dict):
             raw["delta"] = {{"schema": "schema_", "register": "register_"}.get(k, k): v for k, v in delta.items()}
@@ -293,7 +287,7 @@ def _plan(file: _File) -> p.PublishPlan:
     for table in file.tables:
         check_table_path(table.path)
         if table.ref is not None:
-            check_ref(table.ref)
+            documents.check_ref(table.ref)
         if not table.uuids or table.pin < 0:
             raise ValueError(f"table {table.key!r} plans no transaction")
         tables.append(
@@ -333,74 +327,8 @@ def check_table_path(path: str) -> None:
         raise ValueError(f"{path[:80]!r} is not the path of a table")
 
 
-def check_ref(ref: str) -> None:
-    """A ref of ours is a letter and an identity; anything else could lead out of the table's folder."""
-    if ref[:2] not in ("g-", "f-") or not is_ulid(ref[2:]):
-        raise ValueError(f"{ref[:80]!r} is not a ref that this engine makes")
-
-
-def _canonical(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _checksum(body: dict[str, Any]) -> str:
-    return hashlib.sha256(_canonical(body)).hexdigest()
-
-
 def _seal(body: dict[str, Any]) -> bytes:
-    data = _canonical({**body, "checksum": _checksum(body)})
-    if len(data) > INTENT_BYTES_MAX:
-        raise LimitExceeded(
-            f"the plan of this write takes {len(data)} bytes; an intent holds {INTENT_BYTES_MAX}",
-            hint="split the change into several commits",
-            limit="intent_bytes",
-            bound=INTENT_BYTES_MAX,
-            actual=len(data),
-        )
-    return data
-
-
-def _loads(data: bytes) -> dict[str, Any]:
-    _check_nesting(data)
-
-    def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in found:
-                raise ValueError(f"member {key!r} appears twice")
-            found[key] = value
-        return found
-
-    def refuse(text: str) -> float:
-        raise ValueError(f"{text} is not a number of this format")
-
-    loaded = json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
-    if not isinstance(loaded, dict):
-        raise ValueError("it is not a JSON object")
-    return loaded
-
-
-def _check_nesting(data: bytes) -> None:
-    if data.count(b"[") + data.count(b"{") <= NESTING_MAX:
-        return
-    depth = 0
-    in_text = escaped = False
-    for byte in data:
-        if in_text:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_text = False
-        elif byte == 0x22:
-            in_text = True
-        elif byte in b"[{":
-            depth += 1
-            if depth > NESTING_MAX:
-                raise ValueError("it is nested too deeply")
-        elif byte in b"]}":
-            depth -= 1
+    return documents.check_size(documents.seal(body), "the plan of this write", "intent_bytes", INTENT_BYTES_MAX)
 
 
 def _unreadable(name: str, why: str) -> Corruption:
