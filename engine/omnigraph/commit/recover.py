@@ -22,7 +22,7 @@ from omnigraph.commit.pins import landed_pins
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.publish import Published, confirm, publish, publish_change
 from omnigraph.commit.witness import Seen, look, owner_gone
-from omnigraph.core import failpoints, operation
+from omnigraph.core import failpoints, operation, progress
 from omnigraph.core.errors import Corruption, OutcomeUnknown
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow, TableCounts
@@ -59,17 +59,26 @@ class Recovered:
         }
 
 
-def recover_all(engine: Engine, *, meter: Meter, beyond_grace: bool = False) -> list[Recovered]:
+def recover_all(
+    engine: Engine, *, meter: Meter, beyond_grace: bool = False, within_s: float | None = None
+) -> list[Recovered]:
     """One pass over the pending intents, oldest first. Never waits. ``beyond_grace``: take every owner for gone.
+    ``within_s``: begin with no further one after that time; the rest stays pending.
 
     Fails loudly where the intents cannot be listed, or one cannot be read.
     """
     done = []
-    for op, _stamp in engine.pending(meter):
-        intent = engine.intents.read(op, meter)
-        if intent is not None:
-            gone = owner_gone(engine, intent) or (beyond_grace and not _ours_and_live(engine, intent))
-            done.append(recover_one(engine, intent, gone=gone, meter=meter))
+    pending = engine.pending(meter)
+    started = engine.clock.monotonic()
+    with progress.phase("recovering", unit="writes", total=len(pending)):
+        for op, _stamp in pending:
+            if within_s is not None and engine.clock.monotonic() - started >= within_s:
+                break
+            intent = engine.intents.read(op, meter)
+            if intent is not None:
+                gone = owner_gone(engine, intent) or (beyond_grace and not _ours_and_live(engine, intent))
+                done.append(recover_one(engine, intent, gone=gone, meter=meter))
+            progress.advance(1)
     if not all(one.ended for one in done):
         engine.manners.note_neighbour()  # others write here: who has just come queues like them
     return done
@@ -191,14 +200,18 @@ def _finish(engine: Engine, intent: Intent, plan: PublishPlan, seen: Seen, meter
 
 def _audit(engine: Engine, intent: Intent, kind: str, tables: Mapping[str, Mapping[str, int]]) -> None:
     plan = intent.plan
+    ids = () if plan is None else (plan.commit.id,)
     audit.write(
         engine,
-        audit.AuditRow(
-            operation_id=intent.op,
-            kind=kind,
-            commit_id=plan.commit.id if plan is not None else None,
-            branch=intent.branch.name,
+        audit.Recovery(
+            op=intent.op,
+            plan=plan.commit.id if plan is not None else None,
+            how=kind,
+            commit_ids=ids,
+            members=len(ids),
+            branch={"name": intent.branch.name, "identity": intent.branch.identity},
             original_actor=plan.commit.actor if plan is not None else None,
+            recovered_by=engine.owner.token,
             recovered_at_us=engine.clock.now_us(),
             tables=tables,
         ),

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from omnigraph.commit import audit
 from omnigraph.commit.decide import swap_stands
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.heal import find_drift, heal
@@ -263,8 +264,9 @@ def run_cleanup(
         raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
     if plan.uri != engine.uri:
         raise InvalidInput(f"the plan was made for {plan.uri}, not for {engine.uri}", hint="plan it on this graph")
+    errors = _expire_recoveries(engine, plan.policy)
     if plan.empty:
-        return CleanupReport(engine.uri, None, plan.policy, {}, (), (), 0, ())
+        return CleanupReport(engine.uri, None, plan.policy, {}, (), (), 0, tuple(errors))
     run = new_ulid(engine.clock)
     record = _Record(engine, run, actor, plan, meter)
     _recover_first(engine, plan, meter)
@@ -285,7 +287,8 @@ def run_cleanup(
     record.planned(doomed, orphans, boundaries, [file for one in expired for file in one.files])
     failpoints.hit("cleanup.recorded")
     with progress.phase("deleting", unit="versions", total=sum(len(line.doomed) for line in doomed.values())):
-        tables, errors = _delete(engine, doomed, meter)
+        tables, failed = _delete(engine, doomed, meter)
+    errors += failed
     gone = _delete_orphans(engine, orphans, errors, seen.now_us - plan.policy.min_age_s * 1_000_000, meter)
     left = engine.store.delete_unfinished(plan.unfinished)
     errors += [f"{failure.key}: {failure.error.message}" for failure in left]
@@ -304,6 +307,16 @@ def run_cleanup(
     )
     record.done(report)
     return report
+
+
+def _expire_recoveries(engine: Engine, policy: Policy) -> list[str]:
+    """Old records of recoveries are nobody's roots. Failing to delete them stops nothing."""
+    kept_us = max(policy.older_than_s * 1_000_000, audit.RETENTION_US)
+    try:
+        audit.expire(engine, engine.clock.now_us() - kept_us)
+    except OmnigraphError as error:
+        return [f"{layout.AUDIT}: {error.message}"]
+    return []
 
 
 def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
