@@ -11,14 +11,13 @@ import pytest
 
 from omnigraph.commit import audit
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.intent import encode_plan
-from omnigraph.commit.recover import recover_all
+from omnigraph.commit.recover import recover_all, recover_one
 from omnigraph.core import documents, failpoints, progress
-from omnigraph.core.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
+from omnigraph.core.errors import InvalidInput, StoreUnavailable
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.store import layout
-from omnigraph.testing.operations import append, keys_of
+from omnigraph.testing.dead import leave_dead
 from omnigraph.upkeep.cleanup import plan_cleanup, run_cleanup
 from omnigraph.upkeep.optimize import optimize
 from omnigraph.upkeep.recoveries import list_recoveries
@@ -47,18 +46,6 @@ def record(n: int = 0, **facts: Any) -> audit.Recovery:
         ),
         **facts,
     )
-
-
-def dead_intents(engine: Engine, number: int) -> None:
-    with failpoints.armed("apply.before_commit", "raise"), pytest.raises(OutcomeUnknown):
-        append(engine, keys_of(1), ["a"])
-    [(op, _)] = engine.intents.names()
-    intent = engine.intents.read(op)
-    assert intent is not None and intent.plan is not None
-    for _ in range(number - 1):
-        other = new_ulid()
-        plan = replace(intent.plan, op=other, commit=replace(intent.plan.commit, id=new_ulid()))
-        engine.intents.arm(other, encode_plan(plan))
 
 
 def files(engine: Engine) -> list[str]:
@@ -133,7 +120,7 @@ def test_a_record_that_does_not_read_is_listed_as_such_and_stops_nothing(
         assert [one.place for one in listed.unreadable] == [key]
         optimize(engine)
         assert files(engine) == [key], "it stays where it is"
-    dead_intents(engine, 2)
+    leave_dead(engine, 2)
     assert len(recover_all(engine, meter=Meter(), beyond_grace=True)) == 2
 
 
@@ -154,7 +141,7 @@ def test_a_dataset_of_records_that_does_not_read_stops_nothing(engine: Engine) -
     assert len(listed) == 1 and [one.place for one in listed.unreadable] == [layout.AUDIT]
     optimize(engine)
     assert len(files(engine)) == 1, "its row could not be written, so the file stays"
-    dead_intents(engine, 1)
+    leave_dead(engine, 1)
     assert len(recover_all(engine, meter=Meter(), beyond_grace=True)) == 1
 
 
@@ -198,15 +185,13 @@ def test_many_collections_stay_few_files(engine: Engine) -> None:
 
 def test_a_recovery_costs_the_same_requests_whatever_the_number_before(engine: Engine) -> None:
     """Counted on the intents of one plan: the first costs what the last costs."""
-    dead_intents(engine, 12)
+    leave_dead(engine, 12)
     costs = []
     for op, _ in engine.intents.names():
         intent = engine.intents.read(op)
         assert intent is not None
         meter = Meter()
         with failpoints.recording() as passed:
-            from omnigraph.commit.recover import recover_one
-
             recover_one(engine, intent, gone=True, meter=meter)
         costs.append(sum(name.startswith("store.") for name, _ in passed))
     assert len(set(costs[1:])) == 1, costs
@@ -214,7 +199,7 @@ def test_a_recovery_costs_the_same_requests_whatever_the_number_before(engine: E
 
 
 def test_an_open_begins_with_no_recovery_after_its_time_and_says_how_far_it_came(engine: Engine) -> None:
-    dead_intents(engine, 4)
+    leave_dead(engine, 4)
     seen: list[progress.Progress] = []
     with progress.listen(seen.append):
         assert recover_all(engine, meter=Meter(), beyond_grace=True, within_s=0) == []
@@ -226,7 +211,7 @@ def test_an_open_begins_with_no_recovery_after_its_time_and_says_how_far_it_came
 
 
 def test_a_record_that_cannot_be_written_keeps_the_intent(engine: Engine) -> None:
-    dead_intents(engine, 1)
+    leave_dead(engine, 1)
     with failpoints.armed("audit.before_write", StoreUnavailable("full")), pytest.raises(StoreUnavailable):
         recover_all(engine, meter=Meter(), beyond_grace=True)
     assert len(engine.intents.names()) == 1
