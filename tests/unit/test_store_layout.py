@@ -214,6 +214,25 @@ def test_a_line_of_the_manifest_is_told_by_its_folder(folder: str, identity: str
     assert layout.line_identity(folder) == identity
 
 
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        (f"nodes/A-{ULID}.lance/data/x.lance", (f"nodes/A-{ULID}.lance", None)),
+        (f"edges/A-{ULID}.lance/tree/f-{ULID}/data/x.lance", (f"edges/A-{ULID}.lance", f"f-{ULID}")),
+        (f"edges/A-{ULID}.lance/tree/main/data/x.lance", None),
+        (f"edges/A-{ULID}.lance/tree/f-{ULID}", None),
+        (f"nodes/A-{ULID}.lance", None),
+        (f"nodes/A-{ULID}.lance/", None),
+        (f"nodes/A-{ULID}.lance/data/../../x", None),
+        ("nodes/A.lance/data/x.lance", None),
+        ("__manifest/data/x.lance", None),
+        ("", None),
+    ],
+)
+def test_a_file_of_a_table_says_on_which_line_it_lies(key: str, line: tuple[str, str | None] | None) -> None:
+    assert layout.line_of_file(key) == line
+
+
 def test_the_places_of_recovery_are_told_apart() -> None:
     assert layout.recovery_op(layout.recovery_key(ULID)) == ULID
     assert [layout.recovery_op(key) for key in (layout.intent_key(ULID), "__recoveries/x.json", f"__recoveries/{ULID}")] == [

@@ -280,6 +280,19 @@ def is_ours(key: str) -> bool:
     )
 
 
+def line_of_file(key: str) -> tuple[str, str | None] | None:
+    """The dataset and the ref on it to which a file of a table belongs; ``None`` for any other key."""
+    folder, _, rest = key.partition("/")
+    name, _, inside = rest.partition("/")
+    location = f"{folder}/{name}"
+    if not is_table_path(location) or not inside or ".." in key.split("/"):
+        return None
+    if not inside.startswith("tree/"):
+        return (location, None)
+    ref, _, file = inside.removeprefix("tree/").partition("/")
+    return (location, ref) if file and ref[:2] in ("g-", "f-") and is_ulid(ref[2:]) else None
+
+
 def table_ulid(path: str) -> str:
     """The ULID that was minted with a table path."""
     found = _TABLE_PATH.fullmatch(path)
