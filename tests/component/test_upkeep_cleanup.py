@@ -463,7 +463,7 @@ def test_a_missing_boundary_mark_stops_everything(graph: Graph) -> None:
     for entry in store.list(layout.BOUNDARIES):
         store.delete(entry.key)
     error = refused(graph, lambda: clean(graph), "unreadable-branch")
-    assert "boundary is missing" in error.message
+    assert "boundary mark is missing" in error.message
 
 
 @pytest.mark.parametrize("off_s", [3600, -3600, 86_400, -86_400])

@@ -48,7 +48,7 @@ class Boundary:
             highest = max(highest, ALL if version is None else version)
         if highest < repeated:
             raise Corruption(
-                "a cleanup boundary is missing; nothing may be deleted or trusted below it",
+                "a cleanup boundary mark is missing; nothing may be deleted or trusted below it",
                 object=layout.boundary_prefix(identity),
                 expected=repeated,
                 actual=highest,
