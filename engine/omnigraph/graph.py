@@ -41,12 +41,16 @@ if TYPE_CHECKING:
     from omnigraph.upkeep.notes import Notes
     from omnigraph.upkeep.optimize import OptimizeReport
     from omnigraph.upkeep.recover import RecoveryReport
+    from omnigraph.upkeep.recoveries import RecoveryHistory
     from omnigraph.upkeep.repair import RepairReport
     from omnigraph.upkeep.status import StatusReport
     from omnigraph.upkeep.verify import VerifyReport
     from omnigraph.write.load_options import CheckReport
     from omnigraph.write.outcome import Outcome
     from omnigraph.write.receipt import Receipt
+
+# An open ends what others left behind for that long at most; the rest is ended by `recover`, or by whoever meets it.
+OPEN_RECOVERY_S = 30.0
 
 
 def init(
@@ -90,7 +94,7 @@ def open(
         meter = Meter()
         engine.latest(MAIN, meter)
         if not read_only:
-            recover_all(engine, meter=meter)
+            recover_all(engine, meter=meter, within_s=OPEN_RECOVERY_S)
         if exclusive:
             exclusive_use.claim(engine, meter)
     return Graph(engine, actor=actor, exclusive=exclusive)
@@ -335,6 +339,13 @@ class Graph:
 
         with self._doing("recover", writes=True):
             return recover(self._open_engine(), grace_s=grace_s)
+
+    def recoveries(self, limit: int | None = None) -> RecoveryHistory:
+        """What recovery did, newest first: which writes of others were ended, how, when and by whom."""
+        from omnigraph.upkeep.recoveries import list_recoveries
+
+        with self._doing("recoveries"):
+            return list_recoveries(self._open_engine(), limit)
 
     def repair(self, confirm: bool = False, force: bool = False) -> RepairReport:
         """Show versions above the published ones that belong to nobody; with ``confirm`` put the tables back."""

@@ -63,9 +63,11 @@ def test_a_write_rolled_forward_keeps_its_id_and_actor_and_leaves_one_row(engine
     newest = history_of(engine)[-1]
     assert isinstance(newest, CommitRow) and (newest.commit_id, newest.actor) == (plan.commit.id, "ada")
     [row] = audit.read(engine)
-    assert (row.kind, row.operation_id, row.commit_id, row.original_actor) == (
-        "RolledForward", plan.op, plan.commit.id, "ada",
+    assert (row.how, row.op, row.plan, row.commit_ids, row.members, row.original_actor) == (
+        "RolledForward", plan.op, plan.commit.id, (plan.commit.id,), 1, "ada",
     )  # fmt: skip
+    assert row.branch == {"name": "main", "identity": plan.branch.identity}
+    assert row.recovered_by == engine.owner.token
     assert row.tables == {key: {"from": 1, "to": 2} for key in TWO}
     assert faults_of(engine) == []
 
@@ -76,7 +78,7 @@ def test_a_write_rolled_back_leaves_an_abort_by_recovery_and_one_row(engine: Eng
     newest = history_of(engine)[-1]
     assert isinstance(newest, AbortRow) and (newest.commit_id, newest.actor) == (plan.commit.id, audit.RECOVERY_ACTOR)
     [row] = audit.read(engine)
-    assert (row.kind, row.operation_id, row.original_actor) == ("RolledBack", plan.op, "ada")
+    assert (row.how, row.op, row.original_actor) == ("RolledBack", plan.op, "ada")
     pins = engine.latest(MAIN).state.tables
     assert row.tables == {TWO[0]: {"from": 2, "to": 1}}, (
         "the version whose content is back, not the one that brought it"
@@ -149,7 +151,7 @@ def test_an_intent_of_a_branch_that_is_gone_is_discarded_with_one_row(engine: En
     with failpoints.armed("store.delete", SILENT):
         recovered(engine)
     recovered(engine)
-    assert [row.kind for row in audit.read(engine)] == ["OrphanedBranchDiscarded"]
+    assert [row.how for row in audit.read(engine)] == ["OrphanedBranchDiscarded"]
     assert faults_of(engine) == []
 
 
@@ -160,7 +162,7 @@ def test_many_intents_are_ended_in_one_pass(engines: Callable[..., Engine]) -> N
             append(engines(), keys_of(4)[number % 4 : number % 4 + 1], [f"r{number}"])
     assert len(engine.intents.names()) == 5
     recovered(engine)
-    assert faults_of(engine) == [] and len({row.operation_id for row in audit.read(engine)}) == 5
+    assert faults_of(engine) == [] and len({row.op for row in audit.read(engine)}) == 5
 
 
 def test_the_intent_goes_last(engine: Engine) -> None:
@@ -185,7 +187,7 @@ def test_an_audit_that_fails_keeps_the_intent_and_the_next_recovery_writes_one_r
     assert [op for op, _ in engine.intents.names()] == [plan.op] and audit.read(engine) == []
     recovered(engine)
     recovered(engine)
-    assert [row.kind for row in audit.read(engine)] == ["RolledForward"]
+    assert [row.how for row in audit.read(engine)] == ["RolledForward"]
     assert faults_of(engine) == []
 
 
@@ -194,14 +196,14 @@ def test_an_audit_whose_answer_is_lost_is_not_written_twice(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     interrupted(engine, place)
-    insert = audit.journal.insert_once
+    write = audit.write
 
     def unheard(*args: Any) -> bool:
-        insert(*args)
-        monkeypatch.setattr(audit.journal, "insert_once", insert)
+        write(*args)
+        monkeypatch.setattr(audit, "write", write)
         raise SILENT
 
-    monkeypatch.setattr(audit.journal, "insert_once", unheard)
+    monkeypatch.setattr(audit, "write", unheard)
     with pytest.raises(StoreUnavailable):
         recovered(engine)
     recovered(engine)

@@ -6,6 +6,7 @@ Each defect is one that somebody could write in good faith. Those of the pure de
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from omnigraph.manifest import swap as swapping
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, Manifest, SwapLost
 from omnigraph.store import layout, open_store
+from omnigraph.store.local import LocalStore
 from omnigraph.table import fresh, strict
 from omnigraph.table.dataset import TableRef
 from omnigraph.testing.content import commits_of, content_of, faults_of
@@ -115,7 +117,7 @@ def complete(engines: Engines) -> list[str]:
     newest = commits_of(engine)[-1]
     if (newest.commit_id, newest.actor) != (intent.plan.commit.id, "ada"):
         found.append(f"the newest commit is {newest.commit_id} of {newest.actor}")
-    if [row.operation_id for row in audit.read(engine)] != ops:
+    if [row.op for row in audit.read(engine)] != ops:
         found.append("the recovery is not on record")
     return found
 
@@ -134,8 +136,21 @@ def intent_stays(engines: Engines) -> list[str]:
     engine = engines()
     with failpoints.armed("store.delete", SILENT):
         recovered(engine)
+    [first] = audit.read(engine)
     recovered(engine)
-    return wrong(engine)
+    return wrong(engine) + ([] if audit.read(engine) == [first] else ["the record was written again"])
+
+
+def records_are_collected(engines: Engines) -> list[str]:
+    cut(engines(), "complete")
+    engine = engines()
+    recovered(engine)
+    before = audit.read(engine)
+    with failpoints.armed("audit.folded", SILENT), contextlib.suppress(StoreUnavailable):
+        audit.fold(engine)
+    audit.fold(engine)
+    found = [] if audit.read(engine) == before else ["collecting changed the records"]
+    return wrong(engine) + found
 
 
 def the_disk_becomes_full(engines: Engines) -> list[str]:
@@ -423,7 +438,22 @@ def auditing_last(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recover, "_audit", late)
 
 
-def auditing_blindly(patch: pytest.MonkeyPatch) -> None:
+def auditing_over(patch: pytest.MonkeyPatch) -> None:
+    """The record is written without asking whether there is one."""
+    create = LocalStore.create
+
+    def over(self: Any, key: str, data: bytes, **facts: Any) -> None:
+        (self.replace if key.startswith(layout.RECOVERIES) else functools.partial(create, self))(key, data, **facts)
+
+    patch.setattr(LocalStore, "create", over)
+
+
+def forgetting_first(patch: pytest.MonkeyPatch) -> None:
+    """The files of records are deleted although their rows were not written."""
+    patch.setattr(audit.journal, "insert_once", lambda *_: False)
+
+
+def collecting_blindly(patch: pytest.MonkeyPatch) -> None:
     def always(tables: Any, ref: TableRef, schema: pa.Schema, column: str, table: pa.Table) -> bool:
         lance.write_dataset(table, tables.uri(ref), mode="append")
         return True
@@ -489,7 +519,9 @@ DEFECTS = {
     "rolling forward in recovery's own name": Defect(complete, publishing_with(actor=lambda: audit.RECOVERY_ACTOR)),
     "recovery off the record": Defect(complete, setting(recover, "_audit", lambda *_: None)),
     "the intent goes before the audit": Defect(audit_fails, auditing_last),
-    "an audit row for every attempt": Defect(intent_stays, auditing_blindly),
+    "a record for every attempt": Defect(intent_stays, auditing_over),
+    "records are collected twice": Defect(records_are_collected, collecting_blindly),
+    "the files go before their rows are there": Defect(records_are_collected, forgetting_first),
     "effects known by counting": Defect(foreign_rows_at_its_place, by_arithmetic),
     "landing close enough": Defect(displaced, landing_anywhere),
     "published before it is applied": Defect(plain, publishing_first),

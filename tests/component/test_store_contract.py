@@ -13,6 +13,8 @@ from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
 from omnigraph.store import KeyExists, Store, layout, open_store
 
+BRANCH, OTHER = "01BX5ZZKBKACTAV9WEVGEMMVRZ", "01BX5ZZKBKACTAV9WEVGEMMVS0"
+
 BYTES = b"\x00\x01\xffbytes\n" * 100
 
 
@@ -134,12 +136,12 @@ def test_a_listing_knows_when_an_object_was_written(store: Store) -> None:
 
 def test_the_highest_boundary_is_the_last_of_the_listing_wherever_it_starts(store: Store) -> None:
     for version in (3, 20, 7):
-        store.create(layout.boundary_key("main", version), b"")
-    store.create(layout.boundary_key("main2", 99), b"")
-    prefix = layout.boundary_prefix("main")
+        store.create(layout.boundary_key(BRANCH, version), b"")
+    store.create(layout.boundary_key(OTHER, 99), b"")
+    prefix = layout.boundary_prefix(BRANCH)
     assert [layout.boundary_version(key) for key in _keys(store, prefix)] == [3, 7, 20]
-    assert [layout.boundary_version(key) for key in _keys(store, prefix, layout.boundary_key("main", 7))] == [20]
-    store.create(layout.boundary_key("main", None), b"")
+    assert [layout.boundary_version(key) for key in _keys(store, prefix, layout.boundary_key(BRANCH, 7))] == [20]
+    store.create(layout.boundary_key(BRANCH, None), b"")
     assert layout.boundary_version(_keys(store, prefix)[-1]) is None
 
 
@@ -164,7 +166,7 @@ def test_no_operation_takes_a_key_that_is_none(store: Store, key: str) -> None:
 
 
 def test_every_request_is_counted_in_its_class(store: Store) -> None:
-    key = layout.boundary_key("main", 1)
+    key = layout.boundary_key(BRANCH, 1)
     meter = Meter()
     store.create(key, b"1234", meter=meter)
     first = meter.snapshot()
@@ -173,12 +175,12 @@ def test_every_request_is_counted_in_its_class(store: Store) -> None:
 
     meter = Meter()
     again = open_store(store.uri)
-    again.create(layout.boundary_key("main", 2), b"12", meter=meter)
+    again.create(layout.boundary_key(BRANCH, 2), b"12", meter=meter)
     assert meter.snapshot().by_class == {"boundary": 1, "other": 1}
 
     meter = Meter()
     assert again.get(key, meter=meter) == b"1234"
-    again.list(layout.boundary_prefix("main"), meter=meter)
+    again.list(layout.boundary_prefix(BRANCH), meter=meter)
     again.size(key, meter=meter)
     again.replace(key, b"1", meter=meter)
     again.delete(key, meter=meter)

@@ -255,7 +255,7 @@ def test_what_is_counted_is_what_went_over_the_wire(proxied_root: str, fault_pro
     store.exists(KEY, meter=meter)
     store.exists("none", meter=meter)
     store.delete_many([KEY, "other"], meter=meter)
-    store.create(layout.boundary_key("main", 1), b"", meter=meter)
+    store.create(layout.boundary_key("01BX5ZZKBKACTAV9WEVGEMMVRZ", 1), b"", meter=meter)
     wire = fault_proxy.counts()
     assert meter.snapshot().requests == wire.pop("total")
     assert meter.snapshot().by_class == {name: n for name, n in wire.items() if n}

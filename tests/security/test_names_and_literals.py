@@ -70,7 +70,8 @@ def test_no_name_makes_a_path_outside_its_folder(tmp_path: Path) -> None:
         "__checkpoints": layout.checkpoint_key,
         "__recovery": layout.intent_key,
         "__staging": layout.staging_key,
-        "__boundary": layout.boundary_prefix,
+        "__recoveries": layout.recovery_key,
+        "__branches": lambda name: layout.branch_names_prefix(layout.branch_name_key(name)).removesuffix("/"),
     }
     taken = 0
     for name in texts(1, NAMES):

@@ -73,8 +73,8 @@ def test_every_path_that_is_minted_is_below_the_root() -> None:
         layout.intent_key(ULID),
         layout.quarantine_key(ULID),
         layout.staging_key(ULID),
-        layout.boundary_key("main", 7),
-        layout.boundary_key("main", None),
+        layout.boundary_key(ULID, 7),
+        layout.boundary_key(ULID, None),
         layout.node_table_path("Person", ULID),
         layout.edge_table_path("Knows", ULID),
     ]
@@ -86,8 +86,8 @@ def test_every_path_that_is_minted_is_below_the_root() -> None:
         f"__recovery/{ULID}.json",
         f"__recovery/quarantine/{ULID}.json",
         f"__staging/{ULID}.json",
-        "__boundary/main/00000000000000000007",
-        "__boundary/main/all",
+        f"__boundary/{ULID}/00000000000000000007",
+        f"__boundary/{ULID}/all",
         f"nodes/Person-{ULID}.lance",
         f"edges/Knows-{ULID}.lance",
     ]
@@ -137,29 +137,114 @@ def test_a_record_key_gives_its_ulid_back_and_quarantined_ones_do_not() -> None:
 
 def test_boundary_marks_sort_like_their_versions_and_everything_sorts_last() -> None:
     versions = [0, 1, 9, 10, 99, 2**32, 2**63, layout.VERSION_MAX]
-    keys = [layout.boundary_key("main", version) for version in versions]
-    keys.append(layout.boundary_key("main", None))
+    keys = [layout.boundary_key(ULID, version) for version in versions]
+    keys.append(layout.boundary_key(ULID, None))
     assert keys == sorted(keys)
     assert [layout.boundary_version(key) for key in keys] == [*versions, None]
-    assert all(key.startswith(layout.boundary_prefix("main")) for key in keys)
+    assert all(key.startswith(layout.boundary_prefix(ULID)) for key in keys)
 
 
 @pytest.mark.parametrize("version", [-1, 2**64])
 def test_a_mark_of_an_impossible_version_is_not_made(version: int) -> None:
     with pytest.raises(InvalidInput):
-        layout.boundary_key("main", version)
+        layout.boundary_key(ULID, version)
 
 
-@pytest.mark.parametrize("ref", ["", "a/b", "..", "-x", "a b", "é", "x" * 129])
-def test_a_boundary_belongs_to_the_identity_of_a_ref(ref: str) -> None:
+@pytest.mark.parametrize("ref", ["", "a/b", "..", "main", "a b", "é", ULID.lower(), f"{ULID}/"])
+def test_a_boundary_belongs_to_the_identity_of_a_branch(ref: str) -> None:
     with pytest.raises(InvalidInput):
         layout.boundary_prefix(ref)
 
 
-@pytest.mark.parametrize("name", ["7", "x" * 20, "0000000000000000000x", "ALL", ""])
+@pytest.mark.parametrize("name", ["7", "x" * 20, "0000000000000000000x", "ALL", "", "9" * 20])
 def test_a_foreign_object_among_the_marks_is_loud(name: str) -> None:
     with pytest.raises(Corruption):
-        layout.boundary_version("__boundary/main/" + name)
+        layout.boundary_version(f"__boundary/{ULID}/" + name)
+    with pytest.raises(Corruption):
+        layout.boundary_version(f"__boundary/main/{7:020d}")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("a", "a"),
+        ("Feature/X", "feature+x"),
+        ("a.b-c_d/1", "a.b-c_d+1"),
+        ("v1..2", "v1..2"),
+        ("x" * 128, "x" * 128),
+        ("main/a", "main+a"),
+    ],
+)
+def test_a_branch_name_has_a_folder_in_lower_case(name: str, key: str) -> None:
+    assert layout.branch_name_key(name) == key
+    assert layout.name_entry(layout.name_entry_key(key, 7)) == (key, 7)
+    assert layout.is_ours(layout.name_entry_key(key, 7))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "main", "MAIN", ".", "..", "a/", "/a", "a//b", "a/.b", "-a", "a/-b", "a b", "a+b", "é", "x" * 129, "a\n"],
+)
+def test_what_is_no_branch_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput):
+        layout.branch_name_key(name)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["", "a", "a/", "a/7", "a/000000007", "a/0000000x", "A/00000007", "a/b/00000007", "main/00000007", "+/00000007"],
+)
+def test_a_foreign_object_among_the_names_is_loud(rest: str) -> None:
+    with pytest.raises(Corruption):
+        layout.name_entry(f"__branches/{rest}")
+
+
+def test_an_entry_has_a_number_of_eight_digits() -> None:
+    assert layout.name_entry_key("a", layout.NAME_NUMBER_MAX) == "__branches/a/99999999"
+    for number in (-1, layout.NAME_NUMBER_MAX + 1):
+        with pytest.raises(InvalidInput):
+            layout.name_entry_key("a", number)
+
+
+@pytest.mark.parametrize(
+    ("folder", "identity"),
+    [(f"g-{ULID}", ULID), (f"f-{ULID}", None), (ULID, None), (f"g-{ULID.lower()}", None), ("x", None)],
+)
+def test_a_line_of_the_manifest_is_told_by_its_folder(folder: str, identity: str | None) -> None:
+    assert layout.line_identity(folder) == identity
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        (f"nodes/A-{ULID}.lance/data/x.lance", (f"nodes/A-{ULID}.lance", None)),
+        (f"edges/A-{ULID}.lance/tree/f-{ULID}/data/x.lance", (f"edges/A-{ULID}.lance", f"f-{ULID}")),
+        (f"edges/A-{ULID}.lance/tree/main/data/x.lance", None),
+        (f"edges/A-{ULID}.lance/tree/f-{ULID}", None),
+        (f"nodes/A-{ULID}.lance", None),
+        (f"nodes/A-{ULID}.lance/", None),
+        (f"nodes/A-{ULID}.lance/data/../../x", None),
+        ("nodes/A.lance/data/x.lance", None),
+        ("__manifest/data/x.lance", None),
+        ("", None),
+    ],
+)
+def test_a_file_of_a_table_says_on_which_line_it_lies(key: str, line: tuple[str, str | None] | None) -> None:
+    assert layout.line_of_file(key) == line
+
+
+def test_the_places_of_recovery_are_told_apart() -> None:
+    assert layout.recovery_op(layout.recovery_key(ULID)) == ULID
+    assert [layout.recovery_op(key) for key in (layout.intent_key(ULID), "__recoveries/x.json", f"__recoveries/{ULID}")] == [
+        None, None, None,
+    ]  # fmt: skip
+    assert layout.refused_key(ULID) == f"__recovery/refused/{ULID}.json"
+    assert layout.quarantined_versions_key(ULID) == f"__recovery/quarantine/versions/{ULID}.json"
+    moved = layout.quarantined_version_key(ULID, "__manifest/_versions/1.manifest")
+    assert moved == f"__recovery/quarantine/versions/{ULID}/__manifest/_versions/1.manifest"
+    assert all(layout.record_ulid(key) is None for key in (moved, layout.refused_key(ULID)))
+    with pytest.raises(Corruption):
+        layout.quarantined_version_key(ULID, "../x")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +256,7 @@ def test_a_foreign_object_among_the_marks_is_loud(name: str) -> None:
         ("__recovery/", meter.INTENT),
         (f"__recovery/{ULID}.json", meter.INTENT),
         (f"__recovery/quarantine/{ULID}.json", meter.INTENT),
-        ("__boundary/main/", meter.BOUNDARY),
+        (f"__boundary/{ULID}/", meter.BOUNDARY),
         (f"__staging/{ULID}.json", meter.OTHER),
         ("__probe", meter.OTHER),
         ("_graph_commit_recoveries.lance/data/x.lance", meter.OTHER),

@@ -167,7 +167,7 @@ def read(
 
 @contextlib.contextmanager
 def refusals(place: str, what: str, *, hint: str | None = None, given: bool = False) -> Iterator[None]:
-    """Make a typed error of ``Malformed`` and other ``ValueError``. ``what``: the kind of document, with its article
+    """Make a typed error of ``Malformed``, other ``ValueError`` and ``InvalidInput``. ``what``: the kind of document, with its article
     ("the checkpoint"); ``given``: a caller handed it over, nothing durable is damaged."""
     try:
         yield
@@ -179,7 +179,11 @@ def refusals(place: str, what: str, *, hint: str | None = None, given: bool = Fa
             found=error.found,
             served=error.served,
         ) from None
-    except (ValueError, RecursionError) as error:
+    except (
+        ValueError,
+        RecursionError,
+        InvalidInput,
+    ) as error:  # InvalidInput: of a check that callers' values go through
         if given:
             raise InvalidInput(f"{what} {place} cannot be read: {error}", hint=hint, reason=str(error)) from None
         raise Corruption(

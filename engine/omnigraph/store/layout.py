@@ -1,17 +1,23 @@
 """Where everything lives below the root of a graph. Owns every path; reads and writes nothing.
 
-    __manifest/                               what is visible (a Lance dataset)
+    __manifest/                               what is visible on main (a Lance dataset)
+    __manifest/tree/g-{ulid}/                 the same of a branch, by its identity
+    __branches/{name key}/{8 digits}          what names of branches stand for
     __recovery/{ulid}.json                    intents of writes in flight
+    __recovery/refused/{ulid}.json            why an offered write was refused
     __recovery/quarantine/{ulid}.json         intents that could not be read, moved aside on request
+    __recovery/quarantine/versions/{ulid}/…   torn version files, moved aside
+    __recoveries/{ulid}.json                  what recovery did about one write, until optimize collects it
     __staging/{ulid}.json                     records of bytes staged by others
-    __boundary/{ref identity}/{20 digits}     marks of what cleanup has doomed; `all` for a deleted branch
+    __boundary/{branch identity}/{20 digits}  up to which version cleanup has doomed; `all` for a deleted branch
     __checkpoints/{name}.json                 commits pinned against cleanup
     __cleanup/{ulid}.json                     what each cleanup has deleted, and why
+    __checksums/{ulid}/{ulid}.ndjson          checksums of files of one table or line, on a local disk
     __notes/{name}                            what a program that feeds the graph wants to find again
     __probe                                   shows that the store refuses a second create of one key
     nodes/{Type}-{ulid}.lance/                one node type
     edges/{Type}-{ulid}.lance/                one edge type
-    _graph_commit_recoveries.lance/           what recovery has done
+    _graph_commit_recoveries.lance/           what recovery did, collected
 
 Paths are minted from checked names and ULIDs, never from user text. Paths that were read from storage go through
 ``check_under_root`` before anything is opened, written or deleted by them.
@@ -32,7 +38,13 @@ AUDIT: Final = "_graph_commit_recoveries.lance"
 PROBE: Final = "__probe"
 
 INTENTS: Final = "__recovery/"
+REFUSED: Final = "__recovery/refused/"
 QUARANTINE: Final = "__recovery/quarantine/"
+QUARANTINED_VERSIONS: Final = "__recovery/quarantine/versions/"
+RECOVERIES: Final = "__recoveries/"
+MANIFEST_LINES: Final = "__manifest/tree/"
+BRANCHES: Final = "__branches/"
+CHECKSUMS: Final = "__checksums/"
 STAGING: Final = "__staging/"
 BOUNDARIES: Final = "__boundary/"
 CHECKPOINTS: Final = "__checkpoints/"
@@ -41,7 +53,18 @@ NOTES: Final = "__notes/"
 NODES: Final = "nodes/"
 EDGES: Final = "edges/"
 
-_OURS: Final = (f"{MANIFEST}/", INTENTS, STAGING, BOUNDARIES, CHECKPOINTS, CLEANUPS, NOTES)
+_OURS: Final = (
+    f"{MANIFEST}/",
+    INTENTS,
+    RECOVERIES,
+    STAGING,
+    BRANCHES,
+    BOUNDARIES,
+    CHECKPOINTS,
+    CLEANUPS,
+    CHECKSUMS,
+    NOTES,
+)
 
 # Sorts after every mark of twenty digits: the boundary of a branch that is being deleted.
 BOUNDARY_ALL: Final = "all"
@@ -49,9 +72,12 @@ _BOUNDARY_DIGITS: Final = 20
 VERSION_MAX: Final = (1 << 64) - 1
 
 _TYPE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_REF_IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _TABLE_PATH = re.compile(r"(?:nodes|edges)/([A-Za-z_][A-Za-z0-9_]{0,127})-([0-9A-HJKMNP-TV-Z]{26})\.lance")
 _MARK = re.compile(r"[0-9]{20}")
+_BRANCH_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
+_BRANCH_NAME_CHARS_MAX: Final = 128
+_NAME_ENTRY = re.compile(r"([a-z0-9][a-z0-9._-]*(?:\+[a-z0-9][a-z0-9._-]*)*)/([0-9]{8})")
+NAME_NUMBER_MAX: Final = 99_999_999
 _CHECKPOINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NOTE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}){0,3}")
 
@@ -65,6 +91,30 @@ def intent_key(ulid: str) -> str:
 
 def quarantine_key(ulid: str) -> str:
     return f"{QUARANTINE}{_checked_ulid(ulid)}.json"
+
+
+def refused_key(ulid: str) -> str:
+    return f"{REFUSED}{_checked_ulid(ulid)}.json"
+
+
+def quarantined_versions_key(run: str) -> str:
+    """The record of a run that moved torn version files aside."""
+    return f"{QUARANTINED_VERSIONS}{_checked_ulid(run)}.json"
+
+
+def quarantined_version_key(run: str, path: str) -> str:
+    """Where a run puts a torn version file, by its path below the root."""
+    return f"{QUARANTINED_VERSIONS}{_checked_ulid(run)}/{check_under_root(path)}"
+
+
+def recovery_key(ulid: str) -> str:
+    return f"{RECOVERIES}{_checked_ulid(ulid)}.json"
+
+
+def recovery_op(key: str) -> str | None:
+    """The operation that a record of recovery is about; ``None`` for any other key."""
+    name = key.removeprefix(RECOVERIES).removesuffix(".json")
+    return name if key == f"{RECOVERIES}{name}.json" and is_ulid(name) else None
 
 
 def staging_key(ulid: str) -> str:
@@ -89,16 +139,16 @@ def _checked_ulid(ulid: str) -> str:
 # --- boundary -----------------------------------------------------------------------------------------------------------
 
 
-def boundary_prefix(ref_identity: str) -> str:
-    """All marks of one ref, and nothing else."""
-    if not _REF_IDENTITY.fullmatch(ref_identity):
-        raise InvalidInput(f"not the identity of a ref: {ref_identity[:80]!r}")
-    return f"{BOUNDARIES}{ref_identity}/"
+def boundary_prefix(identity: str) -> str:
+    """All boundary values of one branch, and nothing else."""
+    if not is_ulid(identity):
+        raise InvalidInput(f"not the identity of a branch: {identity[:80]!r}")
+    return f"{BOUNDARIES}{identity}/"
 
 
-def boundary_key(ref_identity: str, version: int | None) -> str:
-    """The mark for ``version``; ``None`` is the mark for everything. Marks sort like the versions they stand for."""
-    prefix = boundary_prefix(ref_identity)
+def boundary_key(identity: str, version: int | None) -> str:
+    """The key of the boundary ``version``; ``None`` is everything. Keys sort like the versions they stand for."""
+    prefix = boundary_prefix(identity)
     if version is None:
         return prefix + BOUNDARY_ALL
     if not 0 <= version <= VERSION_MAX:
@@ -107,13 +157,58 @@ def boundary_key(ref_identity: str, version: int | None) -> str:
 
 
 def boundary_version(key: str) -> int | None:
-    """The version of a mark, ``None`` for everything. A key that is no mark is ``Corruption``: it may hide one."""
-    name = key.rpartition("/")[2]
-    if name == BOUNDARY_ALL:
+    """The version of a boundary key, ``None`` for everything. Any other key is ``Corruption``: it may hide one."""
+    folder, _, name = key.rpartition("/")
+    known = folder.startswith(BOUNDARIES) and is_ulid(folder.removeprefix(BOUNDARIES))
+    if known and name == BOUNDARY_ALL:
         return None
-    if not _MARK.fullmatch(name):
-        raise Corruption(f"not a boundary mark: key={key[:200]!r}", key=key)
+    if not known or not _MARK.fullmatch(name) or int(name) > VERSION_MAX:
+        raise Corruption(f"not a cleanup boundary: key={key[:200]!r}", key=key, object=key)
     return int(name)
+
+
+# --- branches -----------------------------------------------------------------------------------------------------------
+
+
+def branch_ref(identity: str) -> str:
+    """The ref of a branch's line of the manifest."""
+    return f"g-{_checked_ulid(identity)}"
+
+
+def line_identity(folder: str) -> str | None:
+    """The branch whose line lies in a folder below ``__manifest/tree/``; ``None`` for any other folder."""
+    return folder[2:] if folder.startswith("g-") and is_ulid(folder[2:]) else None
+
+
+def branch_name_key(name: str) -> str:
+    """The folder of a branch name: names that differ in case only share it, and no name lies inside another's."""
+    if not _BRANCH_NAME.fullmatch(name) or len(name) > _BRANCH_NAME_CHARS_MAX:
+        raise InvalidInput(
+            f"not the name of a branch: {name[:80]!r}",
+            hint="use letters, digits, dots, dashes, underscores, in parts with slashes between them that begin with a "
+            "letter or digit, 128 characters at most",
+        )
+    if name.lower() == "main":
+        raise InvalidInput("main is the branch that every graph has; no other has its name", hint="use another name")
+    return name.lower().replace("/", "+")
+
+
+def branch_names_prefix(name_key: str) -> str:
+    return f"{BRANCHES}{name_key}/"
+
+
+def name_entry_key(name_key: str, number: int) -> str:
+    if not 0 <= number <= NAME_NUMBER_MAX:
+        raise InvalidInput(f"not the number of an entry: {number}")
+    return f"{BRANCHES}{name_key}/{number:08d}"
+
+
+def name_entry(key: str) -> tuple[str, int]:
+    """The folder and the number of an entry. Any other key below ``__branches/`` is ``Corruption``: it may hide one."""
+    found = _NAME_ENTRY.fullmatch(key.removeprefix(BRANCHES)) if key.startswith(BRANCHES) else None
+    if found is None or found[1] == "main" or len(found[1]) > _BRANCH_NAME_CHARS_MAX:
+        raise Corruption(f"not an entry of a branch name: key={key[:200]!r}", key=key, object=key)
+    return found[1], int(found[2])
 
 
 # --- upkeep -------------------------------------------------------------------------------------------------------------
@@ -183,6 +278,19 @@ def is_ours(key: str) -> bool:
         or first.partition("#")[0] == PROBE
         or is_table_path(f"{first}/{rest.partition('/')[0]}")
     )
+
+
+def line_of_file(key: str) -> tuple[str, str | None] | None:
+    """The dataset and the ref on it to which a file of a table belongs; ``None`` for any other key."""
+    folder, _, rest = key.partition("/")
+    name, _, inside = rest.partition("/")
+    location = f"{folder}/{name}"
+    if not is_table_path(location) or not inside or ".." in key.split("/"):
+        return None
+    if not inside.startswith("tree/"):
+        return (location, None)
+    ref, _, file = inside.removeprefix("tree/").partition("/")
+    return (location, ref) if file and ref[:2] in ("g-", "f-") and is_ulid(ref[2:]) else None
 
 
 def table_ulid(path: str) -> str:

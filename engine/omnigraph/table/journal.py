@@ -7,6 +7,7 @@ that two writers insert the same key.
 from __future__ import annotations
 
 import contextlib
+from datetime import timedelta
 
 import lance
 import pyarrow as pa
@@ -18,10 +19,13 @@ from omnigraph.table.errors import Fate, classify
 from omnigraph.table.fresh import damaged
 
 ATTEMPTS_MAX = 8
+FRAGMENTS_MAX = 8  # beyond which the rows are written together
+VERSIONS_KEPT = timedelta(days=1)  # a reader of the journal is done long before
 
 
 def insert_once(tables: Tables, ref: TableRef, schema: pa.Schema, key: str, row: pa.Table) -> bool:
-    """Add the row unless its key is there. False: it was. Raises where the outcome is not certain.
+    """Add the rows whose keys are not there; no two of them have one key. False: all were there. Raises where the outcome
+    is not certain.
 
     Lance writes the row's file and names it in one call, so a file that is not whole (see ``fresh``) is found afterwards:
     here, or by whoever comes next. The row in it was never acknowledged.
@@ -55,6 +59,28 @@ def _drop_damaged(handle: LanceDataset) -> LanceDataset:
         return handle
     operation = LanceOperation.Delete([], sorted(broken), "rows whose file was not written whole")
     return LanceDataset.commit(handle, Transaction(handle.version, operation))
+
+
+def trim(tables: Tables, ref: TableRef, doomed: str) -> None:
+    """Delete the rows for which a predicate holds, write many small files together, and drop old versions of the journal.
+
+    Raises where another process was at it; nothing is lost, and the next run does it."""
+    try:
+        handle = lance.dataset(tables.uri(ref), storage_options=tables.options)
+    except Exception as error:
+        if classify(error) is Fate.MISSING_VERSION:
+            return
+        with translated(f"read {ref.relative}"):
+            raise
+    with translated(f"trim {ref.relative}"):
+        handle = _drop_damaged(handle)
+        if handle.count_rows(doomed):
+            handle.delete(doomed)
+        if len(handle.get_fragments()) > FRAGMENTS_MAX:
+            handle.optimize.compact_files(num_threads=1)
+        if damaged(lance.dataset(tables.uri(ref), storage_options=tables.options)):
+            raise StoreUnavailable(f"{ref.relative} was not written whole", hint="free space on the disk, then repeat")
+        handle.cleanup_old_versions(older_than=VERSIONS_KEPT)
 
 
 def read_all(tables: Tables, ref: TableRef) -> pa.Table | None:

@@ -76,8 +76,8 @@ def faults_of(engine: Engine, *, quiet: bool = True) -> list[str]:
         except OmnigraphError as error:
             found.append(f"{pin.key} at version {pin.version} does not read: {error}")
     found.extend(_endpoint_faults(engine, held))
-    doubled = [op for op, times in Counter(row.operation_id for row in audit.read(engine)).items() if times > 1]
-    found.extend(f"operation {op} was audited more than once" for op in doubled)
+    collected = Counter(row.op for row in audit.collected(engine))
+    found.extend(f"operation {op} is on record {times} times" for op, times in collected.items() if times > 1)
     if quiet:
         found.extend(f"intent {op} is left" for op, _ in engine.pending())
     return found
@@ -153,6 +153,7 @@ _ALLOWED = (
     "__boundary/",
     "__checkpoints/",
     "__cleanup/",
+    "__recoveries/",
     "nodes/",
     "edges/",
     "_graph_commit_recoveries.lance/",

@@ -6,14 +6,12 @@ second sees the other. One that came too late is taken back, with an error that 
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from omnigraph.commit.engine import MAIN, Engine, gather
-from omnigraph.core import failpoints
+from omnigraph.core import documents, failpoints
+from omnigraph.core.documents import Document, Ref, Ulid
 from omnigraph.core.errors import AlreadyExists, Corruption, InvalidInput, NotFound, OmnigraphError, Reclaimed
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import html_table
@@ -23,6 +21,8 @@ from omnigraph.store import KeyExists, layout
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.cleanup_plan import comes_too_late
 from omnigraph.upkeep.report import Report
+
+FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,13 @@ class CheckpointList(tuple[Checkpoint, ...]):
         return html_table(("name", "commit", "branch", "actor"), rows, "checkpoints", empty="no checkpoints")
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
+class _File(Document):
     format: int
     name: str
-    commit_id: str
+    commit_id: Ulid
     branch: str
-    identity: str
-    ref: str | None
+    identity: Ulid
+    ref: Ref | None
     manifest_version: int
     actor: str | None
     created_at_us: int
@@ -110,10 +108,12 @@ def create(
         actor,
         engine.clock.now_us(),
     )
-    # A commit that does not open any more is refused before its name is taken.
+    # A commit that does not open any more is refused before its name is taken. What stands in the file is the last commit of
+    # the swap that made it visible: a state has one name.
+    made = _as_head(engine, made, meter)
     _check_opens(engine, made, meter)
     try:
-        engine.store.create(key, json.dumps({"format": 1, **vars(made)}, sort_keys=True).encode(), meter=meter)
+        engine.store.create(key, documents.canonical({"format": FORMAT, **vars(made)}), meter=meter)
     except KeyExists as error:
         raise AlreadyExists(
             f"there is a checkpoint {name!r} already", hint="delete it first, or choose another name", name=name
@@ -160,18 +160,26 @@ def state_of(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> State:
 
 
 def _decode(key: str, name: str, data: bytes) -> Checkpoint:
-    try:
-        file = _File.model_validate_json(data)
-        if file.format != 1 or file.name != name:
-            raise ValueError(f"it is of format {file.format} and names {file.name!r}")
-    except (ValidationError, ValueError) as error:
-        what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise Corruption(
-            f"the checkpoint {key} cannot be read: {what}",
-            hint="copy it back from a backup, or delete the file to give up what it pins",
-            object=key,
-        ) from error
+    hint = "copy it back from a backup, or delete the file to give up what it pins"
+    with documents.refusals(key, "the checkpoint", hint=hint):
+        file = documents.read(_File, data, format=FORMAT, named={"name": name})
+        if file.ref not in (None, layout.branch_ref(file.identity)):
+            raise ValueError(f"its ref is {file.ref}, which is not the line of branch {file.identity}")
+        if file.manifest_version < 1:
+            raise ValueError(f"its manifest version is {file.manifest_version}")
     return Checkpoint(**{field: value for field, value in file.model_dump().items() if field != "format"})
+
+
+def _as_head(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> Checkpoint:
+    """The same checkpoint under the id of the last commit of its version."""
+    try:
+        state = engine.manifest.open_at(checkpoint.ref, checkpoint.manifest_version, meter).state
+    except (NotFound, Corruption) as error:
+        raise _too_late(checkpoint) from error
+    row = state.in_tail(checkpoint.commit_id)
+    if not isinstance(row, CommitRow) or row.manifest_version != checkpoint.manifest_version:
+        raise _too_late(checkpoint)
+    return replace(checkpoint, commit_id=state.head.commit_id)
 
 
 def _check_opens(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> None:

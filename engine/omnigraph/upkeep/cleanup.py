@@ -7,29 +7,39 @@ what both looks doomed. Every run leaves a record, written before the first dele
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from omnigraph.commit.recovery import audit
 from omnigraph.commit.decide import swap_stands
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.recovery.drift import find_drift, heal
 from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.commit.recovery.recover import recover_one
 from omnigraph.core import failpoints, progress
-from omnigraph.core.errors import Conflict, Corruption, InvalidInput, NotFound, OmnigraphError, Refused
+from omnigraph.core.errors import (
+    Conflict,
+    Corruption,
+    InvalidInput,
+    NotFound,
+    OmnigraphError,
+    Refused,
+    UnsupportedStorage,
+)
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import bytes_text, count_text, html_table
+from omnigraph.manifest.boundary import boundary_note
 from omnigraph.manifest.rows import Head
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
 from omnigraph.store import Entry, layout
 from omnigraph.table.collect import Deleted, delete_versions, loose_files
 from omnigraph.table.dataset import TableRef
-from omnigraph.upkeep.cleanup_look import CLOCK_SKEW_S_MAX, Look, Orphan, clock_refusal, look
+from omnigraph.upkeep.cleanup_look import Look, Orphan, look
 from omnigraph.upkeep.cleanup_plan import LinePlan, Policy, doom, make_policy, ranges_text, spare
+from omnigraph.upkeep.cleanup_record import CleanupRecord, read_record, write_record
 from omnigraph.upkeep.report import Report
 
 CHUNK = 1000  # versions deleted by one call: a few MB of memory, and the next call sees what is left
@@ -263,10 +273,11 @@ def run_cleanup(
         raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
     if plan.uri != engine.uri:
         raise InvalidInput(f"the plan was made for {plan.uri}, not for {engine.uri}", hint="plan it on this graph")
+    errors = _expire_recoveries(engine, plan.policy)
     if plan.empty:
-        return CleanupReport(engine.uri, None, plan.policy, {}, (), (), 0, ())
+        return CleanupReport(engine.uri, None, plan.policy, {}, (), (), 0, tuple(errors))
     run = new_ulid(engine.clock)
-    record = _Record(engine, run, actor, plan, meter)
+    record = CleanupRecord(engine, run, actor, plan.policy, meter)
     _recover_first(engine, plan, meter)
     wanted = {line.place: line for line in plan.lines}
     if plan.versions or plan.expired:
@@ -282,10 +293,12 @@ def run_cleanup(
     doomed = spare(doomed, second.lines)
     orphans = _still(plan.orphans, first.orphans, second.orphans)
     expired = [one for one in seen.staging if one.expired and one.id in plan.expired]
-    record.planned(doomed, orphans, boundaries, [file for one in expired for file in one.files])
+    files = [file for one in expired for file in one.files]
+    record.planned(doomed, [orphan.prefix for orphan in orphans], boundaries, plan.oldest, files)
     failpoints.hit("cleanup.recorded")
     with progress.phase("deleting", unit="versions", total=sum(len(line.doomed) for line in doomed.values())):
-        tables, errors = _delete(engine, doomed, meter)
+        tables, failed = _delete(engine, doomed, meter)
+    errors += failed
     gone = _delete_orphans(engine, orphans, errors, seen.now_us - plan.policy.min_age_s * 1_000_000, meter)
     left = engine.store.delete_unfinished(plan.unfinished)
     errors += [f"{failure.key}: {failure.error.message}" for failure in left]
@@ -302,8 +315,18 @@ def run_cleanup(
         errors=tuple(errors),
         unfinished=Unfinished.of([one for one in plan.unfinished if one.key not in {failure.key for failure in left}]),
     )
-    record.done(report)
+    record.done(report.versions, report.bytes, report.errors)
     return report
+
+
+def _expire_recoveries(engine: Engine, policy: Policy) -> list[str]:
+    """Old records of recoveries are nobody's roots. Failing to delete them stops nothing."""
+    kept_us = max(policy.older_than_s * 1_000_000, audit.RETENTION_US)
+    try:
+        audit.expire(engine, engine.clock.now_us() - kept_us)
+    except OmnigraphError as error:
+        return [f"{layout.AUDIT}: {error.message}"]
+    return []
 
 
 def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
@@ -381,14 +404,8 @@ def _raise_boundaries(
         identity = held.state.identity
         before = engine.boundary.value(identity, repeated=held.state.head.boundary, meter=meter)
         if target > before:
-            note = {
-                "run": run,
-                "actor": actor,
-                "at_us": engine.clock.now_us(),
-                "policy": plan.policy.text,
-                "oldest": seen.oldest[branch],
-            }
-            engine.boundary.raise_to(identity, target, json.dumps(note, sort_keys=True).encode(), meter=meter)
+            note = boundary_note(run, actor, engine.clock.now_us(), plan.policy.text, seen.oldest[branch])
+            engine.boundary.raise_to(identity, target, note, meter=meter)
         reached = engine.boundary.value(identity, repeated=max(before, target), meter=meter)
         swap_head(
             engine, branch, lambda head, reached=reached: replace(head, boundary=max(head.boundary, reached)), meter
@@ -456,94 +473,30 @@ def _give_up_batches(engine: Engine, run: str, expired: Sequence[str], errors: l
 
     In two runs, because whoever still holds such a record plans again after this run's mark, and finds it gone."""
     for entry in engine.store.list(layout.CLEANUPS, meter=meter):
-        data = engine.store.get(entry.key, meter=meter)
-        body = json.loads(data) if data else {}
-        if body.get("run") == run or body.get("state") != "done" or not body.get("given_up_files"):
+        try:
+            body = read_record(engine, entry.key, meter)
+        except (Corruption, UnsupportedStorage) as error:
+            errors.append(error.message)  # whose files it names is not known, so they stay
             continue
-        files = [file for file in body["given_up_files"] if layout.is_table_path("/".join(file.split("/")[:2]))]
-        free = _loose(engine, {"/".join(file.split("/")[:2]) for file in files}, meter)
-        failures = engine.store.delete_many([file for file in files if file in free], meter=meter)
+        if body is None or body["run"] == run or body["state"] != "done" or not body.get("given_up_files"):
+            continue
+        free = _loose(engine, {line for line in map(layout.line_of_file, body["given_up_files"]) if line}, meter)
+        failures = engine.store.delete_many([file for file in body["given_up_files"] if file in free], meter=meter)
         errors += [f"{failure.key}: {failure.error.message}" for failure in failures]
         if not failures:
-            body["given_up_files"] = []
-            engine.store.replace(entry.key, json.dumps(body, sort_keys=True, indent=1).encode(), meter=meter)
+            write_record(engine, {**body, "given_up_files": []}, meter)
     engine.store.delete_many([layout.staging_key(one) for one in expired], meter=meter)
 
 
-def _loose(engine: Engine, locations: set[str], meter: Meter) -> set[str]:
-    """Files of these tables that no version names."""
+def _loose(engine: Engine, lines: set[tuple[str, str | None]], meter: Meter) -> set[str]:
+    """Files of these lines that no version names."""
     found: set[str] = set()
-    for location in locations:
+    for location, ref in lines:
+        line = TableRef(location, ref)
         try:
-            handle = engine.tables.open_latest(TableRef(location), meter)
+            handle = engine.tables.open_latest(line, meter)
         except NotFound:
             continue
-        for file in loose_files(handle, location, meter):
-            found.add(f"{location}/{file.path.rpartition(location + '/')[2]}")
+        for file in loose_files(handle, line.relative, meter):
+            found.add(f"{line.relative}/{file.path.rpartition(line.relative + '/')[2]}")
     return found
-
-
-# --- the record ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Record:
-    """``__cleanup/{run}.json``: who deleted what, when and why. Written before and completed after."""
-
-    engine: Engine
-    run: str
-    actor: str | None
-    plan: CleanupPlan
-    meter: Meter
-    body: dict[str, Any] = field(default_factory=dict)
-    ahead_us: int = 0
-
-    def __post_init__(self) -> None:
-        """Making the record shows the store's clock, before anything is judged by it."""
-        now_us = self.engine.clock.now_us()
-        self.body = {
-            "format": 1,
-            "run": self.run,
-            "actor": self.actor,
-            "started_at_us": now_us,
-            "policy": {**vars(self.plan.policy), "text": self.plan.policy.text},
-            "state": "started",
-        }
-        key = layout.cleanup_key(self.run)
-        self.engine.store.create(key, self._bytes(), meter=self.meter)
-        [entry] = self.engine.store.list(key, meter=self.meter)
-        if abs(entry.modified_us - now_us) > CLOCK_SKEW_S_MAX * 1_000_000:
-            self.engine.store.delete(key, meter=self.meter)
-            raise clock_refusal(entry.modified_us, now_us)
-        self.ahead_us = entry.modified_us - now_us
-
-    def planned(
-        self,
-        doomed: Mapping[tuple[str, str | None], LinePlan],
-        orphans: Sequence[Orphan],
-        boundaries: Mapping[str, int],
-        files: Sequence[str],
-    ) -> None:
-        self.body["state"] = "deleting"
-        self.body["boundaries"] = dict(boundaries)
-        self.body["oldest"] = dict(self.plan.oldest)
-        self.body["tables"] = [
-            {"table_key": line.key, "location": line.location, "ref": line.ref, "versions": ranges_text(line.doomed)}
-            for line in doomed.values()
-            if line.doomed
-        ]
-        self.body["orphans"] = [orphan.prefix for orphan in orphans]
-        self.body["given_up_files"] = list(files)
-        self._write()
-
-    def done(self, report: CleanupReport) -> None:
-        self.body["state"] = "done"
-        self.body["ended_at_us"] = self.engine.clock.now_us()
-        self.body["deleted"] = {"versions": report.versions, "bytes": report.bytes, "errors": list(report.errors)}
-        self._write()
-
-    def _write(self) -> None:
-        self.engine.store.replace(layout.cleanup_key(self.run), self._bytes(), meter=self.meter)
-
-    def _bytes(self) -> bytes:
-        return json.dumps(self.body, sort_keys=True, indent=1).encode()

@@ -186,13 +186,14 @@ def _staging(engine: Engine, now_us: int, meter: Meter) -> list[Staging]:
                 reason="unreadable-staging-record",
                 object=entry.key,
             ) from error
-        places = {table.key: table.path for table in record.tables}
-        files = [
+        places = {table.key: TableRef(table.path, table.ref).relative for table in record.tables}
+        named = [
             f"{places[share.table_key]}/{file.path}"
             for share in record.staged
             for file in share.files
             if share.table_key in places
         ]
+        files = [file for file in named if layout.line_of_file(file) is not None]
         tables = tuple((table.path, table.ref, table.pin) for table in record.tables)
         found.append(Staging(ulid, tables, tuple(files), expired))
     return found

@@ -7,9 +7,11 @@ A run that finds nothing to do writes nothing.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from omnigraph.commit.recovery import audit
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.maintain import BUSY, GONE, LEFT, PUBLISHED, SUPERSEDED, Done, UpkeepWork, run_turn
 from omnigraph.commit.upkeep_steps import (
@@ -194,6 +196,10 @@ def _run(
         commits += run.commits
         if rewrites:
             manifest = compact_manifest(engine, branch=branch, meter=meter)
+    if rewrites:
+        with contextlib.suppress(OmnigraphError):
+            # The records stay files where they are, and are still read; the next run moves them.
+            audit.fold(engine, meter)
     return OptimizeReport(engine.uri, branches, tuple(tables), manifest, tuple(commits))
 
 

@@ -36,7 +36,7 @@ GOOD: dict[str, list[list[str]]] = {
     "commit outcome": [["social.omni", "HEAD"], ["social.omni", "01JZX5W9GZ0000000000000000"]],
     "intent list": [["social.omni"], ["pending.omni"]],
     "intent show": [["pending.omni", "OPERATION"]],
-    "recover": [["social.omni"], ["pending.omni", "--grace", "0"]],
+    "recover": [["social.omni"], ["pending.omni", "--grace", "0"], ["pending.omni", "--history"]],
     "verify": [["social.omni"], ["pending.omni"], ["social.omni", "--deep"]],
     "repair": [["social.omni"], ["drifting.omni"], ["drifting.omni", "--confirm"]],
     "optimize": [["social.omni"], ["social.omni", "--type", "Person", "--target-rows", "1000"]],

@@ -120,6 +120,11 @@ def test_a_pending_write_is_listed_explained_recovered_and_then_gone(run: Run, f
     assert run("commit", "outcome", "social.omni", pending["commit_id"], "--json").result["state"] == "landed"
     assert run("intent", "show", "social.omni", operation, "--json", code=3).error["code"] == "not-found"
     assert run("recover", "social.omni").out == "nothing is pending\n"
+    [record] = run("recover", "social.omni", "--history", "--limit", "5", "--json").result["recoveries"]
+    assert (record["op"], record["how"]) == (ended["operation_id"], "RolledForward")
+    assert ended["operation_id"] in run("recover", "social.omni", "--history").out
+    run("recover", "social.omni", "--history", "--grace", "0", code=2)
+    run("recover", "social.omni", "--limit", "5", code=2)
 
 
 def test_the_verdict_of_an_old_pending_write_is_a_command_that_resolves_it(run: Run, folder: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.call import Answer, Call
+from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.render import Screen, count_text
 
 
@@ -18,15 +18,52 @@ def run(
             "--grace", metavar="SECONDS", help="Watch a writer that may be alive for so long; 0: do not wait."
         ),
     ] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="List what was recovered before, newest first; changes nothing.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="With --history: the newest N only.")
+    ] = None,
 ) -> Answer:
     """End interrupted writes: publish what is complete, undo the rest.
 
     A write whose owner may be alive is watched for a while; if nothing changes, it counts as left behind. Versions that
     belong to no write are put back. Running it again, or twice at once, does no harm.
     """
+    if history:
+        if grace is not None:
+            raise Usage("--grace does not go with --history", hint="--history only lists; leave --grace out")
+        return _history(call, limit)
+    if limit is not None:
+        raise Usage("--limit goes with --history", hint="add --history, or leave --limit out")
     with call.repairing() as graph, call.screen.busy("recovering"):
         result: dict[str, Any] = {"uri": graph.uri, **graph.recover(grace_s=grace).to_dict()}
     return Answer(result, lambda screen: _show(screen, result))
+
+
+def _history(call: Call, limit: int | None) -> Answer:
+    with call.reading() as graph:
+        result: dict[str, Any] = {"uri": graph.uri, **graph.recoveries(limit).to_dict()}
+    return Answer(result, lambda screen: _show_history(screen, result))
+
+
+def _show_history(screen: Screen, result: dict[str, Any]) -> None:
+    rows = [
+        (
+            one["recovered_at"],
+            one["op"],
+            one["how"],
+            ", ".join(one["commit_ids"]),
+            one["original_actor"],
+            one["recovered_by"],
+        )
+        for one in result["recoveries"]
+    ]
+    rows += [(None, one["place"], f"cannot be read: {one['reason']}", "", None, None) for one in result["unreadable"]]
+    if rows:
+        screen.table(("when", "operation", "how", "commits", "actor", "recovered by"), rows)
+    else:
+        screen.line("nothing was recovered")
 
 
 def _show(screen: Screen, result: dict[str, Any]) -> None:

@@ -159,6 +159,32 @@ class Recover(Shape):
     clean: bool
 
 
+class RecoveryRecord(Shape):
+    """``recovered_by``: the process that ended the write, as host/boot/pid/started."""
+
+    op: str
+    plan: str | None
+    how: str
+    commit_ids: list[str]
+    members: int
+    branch: dict[str, str]
+    original_actor: str | None
+    recovered_by: str
+    recovered_at: str
+    tables: dict[str, dict[str, int]]
+
+
+class UnreadableRecord(Shape):
+    place: str
+    reason: str
+
+
+class RecoveryHistory(Shape):
+    uri: str
+    recoveries: list[RecoveryRecord]
+    unreadable: list[UnreadableRecord]
+
+
 class Problem(Shape):
     severity: Literal["damage", "pending", "rubbish"]
     code: str

@@ -24,7 +24,7 @@ from omnigraph.commit.protocol.publish import Recovered as RecoveredBy
 from omnigraph.commit.queue.timing import FrontWatch
 from omnigraph.commit.recovery import audit
 from omnigraph.commit.recovery.evidence import Found, collect_evidence, owner_gone
-from omnigraph.core import failpoints, operation
+from omnigraph.core import failpoints, operation, progress
 from omnigraph.core.errors import Corruption, OutcomeUnknown
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow
@@ -64,17 +64,26 @@ class Recovered:
         }
 
 
-def recover_all(engine: Engine, *, meter: Meter, beyond_grace: bool = False) -> list[Recovered]:
+def recover_all(
+    engine: Engine, *, meter: Meter, beyond_grace: bool = False, within_s: float | None = None
+) -> list[Recovered]:
     """One pass over the pending intents, oldest first. Never waits. ``beyond_grace``: take every owner for gone.
+    ``within_s``: begin with no further one after that time; the rest stays pending.
 
     Fails loudly where the intents cannot be listed, or one cannot be read.
     """
     done = []
-    for op, _stamp in engine.pending(meter):
-        intent = engine.intents.read(op, meter)
-        if intent is not None:
-            gone = owner_gone(engine, intent) or (beyond_grace and not _ours_and_live(engine, intent))
-            done.append(recover_one(engine, intent, gone=gone, meter=meter))
+    pending = engine.pending(meter)
+    started = engine.clock.monotonic()
+    with progress.phase("recovering", unit="writes", total=len(pending)):
+        for op, _stamp in pending:
+            if within_s is not None and engine.clock.monotonic() - started >= within_s:
+                break
+            intent = engine.intents.read(op, meter)
+            if intent is not None:
+                gone = owner_gone(engine, intent) or (beyond_grace and not _ours_and_live(engine, intent))
+                done.append(recover_one(engine, intent, gone=gone, meter=meter))
+            progress.advance(1)
     if not all(one.ended for one in done):
         engine.timing.note_contention()  # others write here: a new writer queues like them
     return done
@@ -101,7 +110,7 @@ def recover_one(
     if decision is Decision.DELETE_TICKET:
         return _end(engine, intent, decision, meter)
     if decision is Decision.DISCARD:
-        audit.write(engine, intent, audit.ORPHANED_BRANCH_DISCARDED)
+        _record(engine, intent, audit.ORPHANED_BRANCH_DISCARDED)
         return _end(engine, intent, decision, meter)
     if decision is Decision.WITHDRAW:
         return _withdraw(engine, intent, found, meter)
@@ -112,7 +121,7 @@ def recover_one(
         raise AssertionError("only a plan on a live branch gets here")
     if decision is Decision.ROLL_FORWARD and _roll_forward(engine, plan, found, meter):
         tables = _moves(plan)
-        audit.write(engine, intent, audit.ROLLED_FORWARD, tables)
+        _record(engine, intent, audit.ROLLED_FORWARD, tables)
         return _end(engine, intent, decision, meter, tables)
     return _roll_back(engine, intent, plan, found, min(within_s, UNDO_DEADLINE_S), meter)
 
@@ -180,7 +189,7 @@ def _roll_back(
     )
     if isinstance(result, WasPublished):
         tables = _moves(plan)
-        audit.write(engine, intent, audit.ROLLED_FORWARD, tables)
+        _record(engine, intent, audit.ROLLED_FORWARD, tables)
         return _end(engine, intent, Decision.FINISH, meter, tables)
     # On record is the version whose content the table has again; what is published is the one that brought it back.
     back = {
@@ -188,7 +197,7 @@ def _roll_back(
         for key, table in found.evidence.tables.items()
         if key in drifted
     }
-    audit.write(engine, intent, audit.ROLLED_BACK, back)
+    _record(engine, intent, audit.ROLLED_BACK, back)
     return _end(engine, intent, Decision.ROLL_BACK, meter, back)
 
 
@@ -230,7 +239,7 @@ def _withdraw(engine: Engine, intent: Intent, found: Found, meter: Meter) -> Rec
             commit_id=request.id,
             operation_id=intent.op,
         )
-    audit.write(engine, intent, audit.OFFER_WITHDRAWN)
+    _record(engine, intent, audit.OFFER_WITHDRAWN)
     return _end(engine, intent, Decision.WITHDRAW, meter)
 
 
@@ -240,9 +249,9 @@ def _withdraw(engine: Engine, intent: Intent, found: Found, meter: Meter) -> Rec
 def _finish(engine: Engine, intent: Intent, plan: PublishPlan | None, found: Found, meter: Meter) -> Recovered:
     """The plan has ended: by its owner, or by a recovery that died before its record. Write the record if it is missing."""
     if plan is not None and found.evidence.end is End.ABORTED:
-        audit.write(engine, intent, audit.ROLLED_BACK)
+        _record(engine, intent, audit.ROLLED_BACK)
     elif plan is not None:
-        audit.write(engine, intent, audit.ROLLED_FORWARD, _moves(plan))
+        _record(engine, intent, audit.ROLLED_FORWARD, _moves(plan))
     return _end(engine, intent, Decision.FINISH, meter)
 
 
@@ -256,6 +265,30 @@ def _end(
     """The outcome is durable already: delete the intent. If the delete fails, the next recovery repeats it."""
     left = engine.intents.disarm(intent.op, meter) is not None
     return replace(_report(intent, decision, tables), file_left=left)
+
+
+def _record(
+    engine: Engine, intent: Intent, how: audit.How, tables: Mapping[str, Mapping[str, int]] | None = None
+) -> None:
+    """Write what was done, once: an earlier attempt may have written it."""
+    plan = intent.plan
+    ids = plan.members if plan is not None else () if intent.request is None else (intent.request.id,)
+    actor = plan.actor if plan is not None else None if intent.request is None else intent.request.actor
+    audit.write(
+        engine,
+        audit.Recovery(
+            op=intent.op,
+            plan=None if plan is None else plan.id,
+            how=how,
+            commit_ids=ids,
+            members=len(ids),
+            branch={"name": intent.branch.name, "identity": intent.branch.identity},
+            original_actor=actor,
+            recovered_by=engine.owner.token,
+            recovered_at_us=engine.clock.now_us(),
+            tables=tables or {},
+        ),
+    )
 
 
 def _report(intent: Intent, decision: Decision, tables: Mapping[str, Mapping[str, int]] | None = None) -> Recovered:

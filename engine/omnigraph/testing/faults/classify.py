@@ -18,6 +18,7 @@ _BY_PLACE = {
     "__boundary": "boundary",
     "__schema": "schema",
     "__staging": "other",
+    "__recoveries": "other",
     "_graph_commit_recoveries.lance": "other",
 }
 # Where in a table. The innermost segment wins, since a root may have any name.

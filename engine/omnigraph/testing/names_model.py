@@ -1,0 +1,186 @@
+"""Every interleaving of creators, deleters and a trimmer on one name, over the rules of ``manifest.refs``.
+
+A creator claims the name, makes its line, binds the name and looks before it reports; it takes over a name that is bound to a
+closed line, or that it has seen being made for too long. A deleter closes the line and frees the name. The trimmer deletes entries
+below the highest as it listed them, at any time later, and its deletes may arrive once more. A crash is a process that takes no
+further step.
+
+``Rules`` are the project's own; a test replaces one and expects a counter-example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from omnigraph.manifest import refs
+from omnigraph.manifest.refs import NameEntry, NameState
+from omnigraph.testing.explorer import State
+
+Log = tuple[tuple[int, str, int], ...]
+
+
+def _entry(said: tuple[int, str, int]) -> NameEntry:
+    n, state, life = said
+    return NameEntry(n, state, "a", str(life), None, None, 0)  # type: ignore[arg-type]
+
+
+def highest_of(log: Log) -> NameEntry | None:
+    return _entry(max(log)) if log else None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the processes decide by."""
+
+    next_number: Callable[[NameEntry | None, NameState, str], int | None] = refs.next_number
+    stands: Callable[[NameEntry, NameEntry | None], bool] = refs.stands
+    trimmable: Callable[[Iterable[int]], tuple[int, ...]] = refs.trimmable
+    meaning: Callable[[Log], NameEntry | None] = highest_of
+    look_again: bool = True  # after a number that was taken; else the next one is tried blindly
+
+
+@dataclass(frozen=True)
+class Scope:
+    creators: int = 2
+    deleters: int = 1
+    trims: int = 1
+    repeats: int = 0
+    bound_at_first: bool = True
+
+
+def start(scope: Scope) -> State:
+    """(log, closed lines, acknowledged lives, creators, deleters, trimmer)"""
+    log: Log = ((0, "making", 0), (1, "bound", 0)) if scope.bound_at_first else ()
+    acknowledged = (0,) if scope.bound_at_first else ()
+    creators = tuple(("begin", -1, -1) for _ in range(scope.creators))
+    deleters = tuple(("begin", -1, -1) for _ in range(scope.deleters))
+    return (log, (), acknowledged, creators, deleters, (scope.trims, (), (), scope.repeats))
+
+
+def steps(rules: Rules) -> Callable[[State], Iterator[tuple[str, State]]]:
+    def following(state: State) -> Iterator[tuple[str, State]]:
+        for index in range(len(state[3])):
+            yield from _creator(rules, state, index)
+        for index in range(len(state[4])):
+            yield from _deleter(rules, state, index)
+        yield from _trimmer(rules, state)
+
+    return following
+
+
+def check(rules: Rules) -> Callable[[State], str | None]:
+    def wrong(state: State) -> str | None:
+        """An acknowledged branch whose deletion nobody began is bound to its name."""
+        log, closed, acknowledged = state[:3]
+        highest = rules.meaning(log)
+        for life in acknowledged:
+            if life not in closed and (highest is None or (highest.state, highest.identity) != ("bound", str(life))):
+                return f"branch {life} was acknowledged and is not bound"
+        return None
+
+    return wrong
+
+
+def _put(state: State, place: int, index: int, value: object, **changed: object) -> State:
+    parts = list(state)
+    rows = list(parts[place])
+    rows[index] = value
+    parts[place] = tuple(rows)
+    for name, given in changed.items():
+        parts[("log", "closed", "acknowledged").index(name)] = given
+    return tuple(parts)
+
+
+def _create(log: Log, said: tuple[int, str, int]) -> Log | None:
+    """Create-if-absent."""
+    return None if any(entry[0] == said[0] for entry in log) else tuple(sorted((*log, said)))
+
+
+def _creator(rules: Rules, state: State, index: int) -> Iterator[tuple[str, State]]:
+    """(phase, the number to write at, the life whose entry is to be freed)"""
+    log, closed, acknowledged = state[:3]
+    phase, number, other = state[3][index]
+    me = index + 1
+    highest = rules.meaning(log)
+    if phase == "begin":
+        free = rules.next_number(highest, "making", str(me))
+        if free is not None:
+            yield f"{me} sees the name free", _put(state, 3, index, ("claim", free, -1))
+        elif highest is not None:
+            life = int(highest.identity)
+            taken_over = life != me and refs.reads_as_free(highest, line_closed=life in closed, beyond_grace=True)
+            at = rules.next_number(highest, "free", highest.identity)
+            if taken_over and at is not None:
+                yield f"{me} takes over from {life}", _put(state, 3, index, ("free", at, life))
+    elif phase == "free":
+        after = _create(log, (number, "free", other))
+        yield f"{me} writes {number} free {other}", _put(state, 3, index, ("begin", -1, -1), log=after or log)
+    elif phase == "claim":
+        after = _create(log, (number, "making", me))
+        then = ("begin", -1, -1) if after is None else ("bind", number + 1, -1)
+        yield f"{me} writes {number} making", _put(state, 3, index, then, log=after or log)
+    elif phase == "bind":
+        after = _create(log, (number, "bound", me))
+        if after is not None:
+            yield f"{me} writes {number} bound", _put(state, 3, index, ("report", number, -1), log=after)
+        elif not rules.look_again:
+            yield f"{me} tries the next number", _put(state, 3, index, ("bind", number + 1, -1))
+        else:
+            again = rules.next_number(highest, "bound", str(me))
+            then = ("failed", -1, -1) if again is None else ("bind", again, -1)
+            yield f"{me} looks again", _put(state, 3, index, then)
+    elif phase == "report":
+        if rules.stands(_entry((number, "bound", me)), highest):
+            done = tuple(sorted((*acknowledged, me)))
+            yield f"{me} reports its branch", _put(state, 3, index, ("done", -1, -1), acknowledged=done)
+        else:
+            yield f"{me} has lost the name", _put(state, 3, index, ("failed", -1, -1))
+
+
+def _deleter(rules: Rules, state: State, index: int) -> Iterator[tuple[str, State]]:
+    log, closed = state[:2]
+    phase, number, life = state[4][index]
+    who = f"deleter {index}"
+    highest = rules.meaning(log)
+    if phase == "begin" and highest is not None and highest.state == "bound":
+        at = rules.next_number(highest, "free", highest.identity)
+        if at is not None:
+            yield f"{who} resolves {highest.identity}", _put(state, 4, index, ("close", at, int(highest.identity)))
+    elif phase == "close":
+        yield (
+            f"{who} closes {life}",
+            _put(state, 4, index, ("free", number, life), closed=tuple(sorted({*closed, life}))),
+        )
+    elif phase == "free":
+        after = _create(log, (number, "free", life))
+        then = ("done", -1, life) if after is not None else ("look", -1, life)
+        if after is None and not rules.look_again:
+            then = ("free", number + 1, life)
+        yield f"{who} writes {number} free {life}", _put(state, 4, index, then, log=after or log)
+    elif phase == "look":
+        again = rules.next_number(highest, "free", str(life))
+        yield (
+            f"{who} looks again",
+            _put(state, 4, index, ("done", -1, life) if again is None else ("free", again, life)),
+        )
+
+
+def _trimmer(rules: Rules, state: State) -> Iterator[tuple[str, State]]:
+    """(runs left, numbers to delete, numbers whose delete may come again, repeats left)"""
+    log: Log = state[0]
+    runs, todo, sent, repeats = state[5]
+    rest = state[1:5]
+    if runs and not todo and log:
+        doomed = rules.trimmable([entry[0] for entry in log])
+        if doomed:
+            yield "the trimmer lists the log", (log, *rest, (runs - 1, doomed, sent, repeats))
+    for number in todo:
+        after = tuple(entry for entry in log if entry[0] != number)
+        remembered = tuple(sorted({*sent, number})) if repeats else sent
+        left = tuple(n for n in todo if n != number)
+        yield f"the trimmer deletes {number}", (after, *rest, (runs, left, remembered, repeats))
+    for number in sent if repeats else ():
+        after = tuple(entry for entry in log if entry[0] != number)
+        if after != log:
+            yield f"the delete of {number} comes again", (after, *rest, (runs, todo, sent, repeats - 1))
