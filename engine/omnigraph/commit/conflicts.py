@@ -20,9 +20,9 @@ from omnigraph.manifest.swap import Held
 
 
 def key_row(check: PublishCheck) -> CommitRow:
-    if check.row is None:
+    if not check.rows:
         raise AssertionError("a taken key names the commit that took it")
-    return check.row
+    return check.rows[0]
 
 
 def after_refusal(plan: PublishPlan, refusal: NotPublished | None, held: Held) -> OmnigraphError:
@@ -33,14 +33,14 @@ def after_refusal(plan: PublishPlan, refusal: NotPublished | None, held: Held) -
         if moved:
             return _moved(plan, moved[0].table_key, moved[0].expected, moved[0].actual, held)
         return Conflict(
-            f"the write {plan.commit.id} lost to other writers of {', '.join(sorted(plan.keys))} every time",
+            f"the write {plan.head} lost to other writers of {', '.join(sorted(plan.keys))} every time",
             hint="repeat the call, with a larger deadline_s if many processes write the same tables",
-            commit_id=plan.commit.id,
+            commit_id=plan.head,
         )
     if check.check is Check.HEAD_MOVED:
         return PreconditionFailed(
-            f"the head of {plan.branch.name} is {held.state.head.commit_id}, not {plan.commit.expect_head}",
-            expected=plan.commit.expect_head,
+            f"the head of {plan.branch.name} is {held.state.head.commit_id}, not {plan.requests[0].expect_head}",
+            expected=plan.requests[0].expect_head,
             actual=held.state.head.commit_id,
         )
     if check.check is Check.FENCED:
@@ -49,25 +49,23 @@ def after_refusal(plan: PublishPlan, refusal: NotPublished | None, held: Held) -
             owner=held.state.head.owner,
             epoch=held.state.head.epoch,
         )
-    if check.check is Check.BRANCH_GONE:
+    if check.check in (Check.BRANCH_GONE, Check.CLOSED):
         return NotFound(f"branch {plan.branch.name!r} was deleted while it was written", branch=plan.branch.name)
     if check.moved:
         first = check.moved[0]
         return _moved(plan, first.table_key, first.expected, first.actual, held)
-    return Conflict(
-        f"the graph changed under the write {plan.commit.id}: {check.check.value}", commit_id=plan.commit.id
-    )
+    return Conflict(f"the graph changed under the write {plan.head}: {check.check.value}", commit_id=plan.head)
 
 
 def _moved(plan: PublishPlan, key: str, expected: int, actual: int, held: Held) -> ReadSetChanged:
-    facts: dict[str, Any] = {"commit_id": plan.commit.id, "actor": plan.commit.actor}
+    facts: dict[str, Any] = {"commit_id": plan.head, "actor": plan.actor}
     who = ""
     for row in reversed(held.state.tail):
         if isinstance(row, CommitRow) and key in row.tables:
             facts.update(other_commit_id=row.commit_id, other_actor=row.actor)
             who = f" by commit {row.commit_id}" + (f" of {row.actor}" if row.actor else "")
             break
-    verb = "writes" if plan.table(key) is not None else "was checked against"
+    verb = "writes" if plan.chain(key) is not None else "was checked against"
     return ReadSetChanged(
         f"table {key}, which this change {verb}, has moved from version {expected} to {actual}{who}",
         table_key=key,

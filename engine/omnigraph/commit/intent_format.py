@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from omnigraph.commit import plan as p
-from omnigraph.commit.effects import RULES, BasePin, Effect, Target, contradictions
+from omnigraph.commit.effects import RULES, BasePin, Effect, Target, chains, contradictions
 from omnigraph.core import documents
 from omnigraph.core.documents import Document, Ref, Ulid
 from omnigraph.core.limits import DEFAULT_LIMITS
@@ -518,7 +518,8 @@ def _wrong_plan(file: _File) -> Iterator[str]:
         yield "a plan has no offer"
     yield from _wrong_requests(file)
     effects = tuple(_to_effect(effect) for effect in file.effects)
-    for chain in (found := p.chains(effects)):
+    found = chains(effects)
+    for chain in found:
         yield from contradictions(chain)
     keys = [chain.key for chain in found]
     if len(set(keys)) != len(keys):
@@ -526,8 +527,8 @@ def _wrong_plan(file: _File) -> Iterator[str]:
     if any(effect.rule.needs_source for effect in effects) and not file.sources:
         yield "it restores or adopts, and names no source"
     for pin in file.applied or ():
-        chain = next((c for c in found if c.identity == pin.identity), None)
-        if chain is None or (chain.lands and pin.version != chain.version):
+        reached = next((c for c in found if c.identity == pin.identity), None)
+        if reached is None or (reached.lands and pin.version != reached.version):
             yield f"it has applied {pin.key} at version {pin.version}, which no effect reaches"
 
 

@@ -305,7 +305,7 @@ def _publish(
 
 
 def _ended(
-    lines: Mapping[str, UpkeepLine], tried: Sequence[Work], held: Held, row: CommitRow | None
+    lines: Mapping[str, UpkeepLine], tried: Sequence[UpkeepWork], held: Held, row: CommitRow | None
 ) -> dict[str, Done]:
     """What became of each table that was tried."""
     found = {}

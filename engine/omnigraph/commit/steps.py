@@ -22,6 +22,11 @@ from omnigraph.table.dataset import Tables
 CACHED_ROWS_MAX = 200_000  # own writes beyond this are not worth their room in the key cache
 
 
+def _nowhere() -> pa.Array[Any]:
+    """No addresses of rows."""
+    return pa.array([], pa.uint64())
+
+
 @dataclass(frozen=True)
 class Staged:
     """A transaction that nothing has committed yet, and what the key cache wants to know once it has landed."""
@@ -81,13 +86,13 @@ class ReplaceRows(Step):
     kind: ClassVar[str] = "rows"
     rows: pa.Table = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
     located: pa.Table = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
-    gone: pa.Array[Any] = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    gone: pa.Array[Any] = field(default_factory=_nowhere, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class DeleteRows(Step):
     kind: ClassVar[str] = "rows"
-    addresses: pa.Array[Any] = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    addresses: pa.Array[Any] = field(default_factory=_nowhere, repr=False, compare=False)
 
 
 # --- files that are there already ---------------------------------------------------------------------------------------
@@ -233,7 +238,7 @@ def _append(
 
     known = files.known(step, mark)
     if known is None:
-        transaction = tables.stage_append(handle, step.rows, meter)
+        transaction: Any = tables.stage_append(handle, step.rows, meter)
         files.keep(step, mark, transaction.operation.fragments)
     else:
         transaction = append_of(handle, known)

@@ -79,7 +79,8 @@ def _protos(handle: Any) -> tuple[Any, list[Message]]:
 
 
 def _protos_of(schema: LanceSchema) -> tuple[Any, list[Message]]:
-    metadata, *protos = schema.__reduce__()[1]
+    pickled: Any = schema.__reduce__()[1]
+    metadata, *protos = pickled
     return metadata, [list(_decode(proto)) for proto in protos]
 
 

@@ -24,6 +24,8 @@ def leave_dead(engine: Engine, number: int) -> list[str]:
     ops = [op]
     for _ in range(number - 1):
         ops.append(new_ulid())
-        plan = replace(intent.plan, op=ops[-1], commit=replace(intent.plan.commit, id=new_ulid()))
+        [request] = intent.plan.requests
+        again = replace(request, id=new_ulid())
+        plan = replace(intent.plan, op=ops[-1], id=again.id, requests=(again,))
         engine.intents.arm(ops[-1], encode_plan(plan))
     return ops

@@ -21,6 +21,7 @@ from omnigraph.commit.genesis import create_graph
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Outcome, Prepared, Request
+from omnigraph.commit.steps import AppendRows, OverwriteRows
 from omnigraph.commit.txn import Txn, open_txn
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
@@ -110,15 +111,9 @@ def append(
     """Append the same rows to each table, in one commit."""
 
     def prepare(txn: Txn) -> Prepared:
-        actions = []
-        for key in keys:
-            rows = rows_for(txn, key, names)
-
-            def stage(handle: Any, meter: Meter, rows: pa.Table = rows) -> Any:
-                return txn.engine.tables.stage_append(handle, rows, meter)
-
-            actions.append(Action(key, stage, Counts(inserted=len(names))))
-        return Prepared(tuple(actions), reads=frozenset(reads))
+        counts = (Counts(inserted=len(names)),)
+        steps = tuple(AppendRows(key, counts, rows_for(txn, key, names)) for key in keys)
+        return Prepared(steps, reads=frozenset(reads))
 
     request = Request(
         "load", MAIN, frozenset(keys), actor, idempotency_key, expect_head=expect_head, deadline_s=deadline_s
@@ -128,15 +123,12 @@ def append(
 
 def overwrite(engine: Engine, keys: Sequence[str], names: Sequence[str]) -> Outcome:
     def prepare(txn: Txn) -> Prepared:
-        actions = []
-        for key in keys:
-            rows = rows_for(txn, key, names)
-
-            def stage(handle: Any, meter: Meter, rows: pa.Table = rows) -> Any:
-                return txn.engine.tables.stage_overwrite(handle, rows, meter)
-
-            actions.append(Action(key, stage, Counts(inserted=len(names), deleted=txn.rows(key))))
-        return Prepared(tuple(actions))
+        return Prepared(
+            tuple(
+                OverwriteRows(key, (Counts(inserted=len(names), deleted=txn.rows(key)),), rows_for(txn, key, names))
+                for key in keys
+            )
+        )
 
     return run(engine, Request("load", MAIN, frozenset(keys), "writer"), prepare, Meter())
 
@@ -191,9 +183,9 @@ def _append_displaced(root: str, width: int) -> str | None:
 
 
 def _append_in_kept_turn(root: str, width: int) -> str | None:
-    """A write in a turn that the one before it has kept. That one commits no rows."""
+    """A write under a lease that the one before it has left. That one commits no rows."""
     with opened(root) as engine:
-        engine.timing.note_neighbour()
+        engine.timing.note_contention()
         with engine.timing.writing():
             pass  # a write has just ended: the next is taken for one of a row
         with contextlib.suppress(OmnigraphError):  # what is under test is the second

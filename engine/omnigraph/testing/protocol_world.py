@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from omnigraph.commit import decide as decisions
-from omnigraph.commit.decide import Above, Check, Decision, TableWitness, Undo, Witness
+from omnigraph.commit.decide import Above, Check, Decision, Evidence, Line, Lineage, TableEvidence, Undo, how_ended
+from omnigraph.commit.effects import BasePin, Effect, Target
 from omnigraph.commit.maintain import Forward, fast_forward
-from omnigraph.commit.plan import Base, BranchName, CommitInfo, Owner, PublishPlan, ReadPin, TablePlan
+from omnigraph.commit.plan import Base, BranchName, Owner, PublishPlan, ReadPin, RequestInfo
 from omnigraph.manifest.rows import AbortRow, CommitRow, HistoryRow, Pin, SchemaRow
 from omnigraph.manifest.state import Change, State, fold, genesis
 from omnigraph.testing.explorer import State as Node
@@ -105,12 +106,22 @@ class World:
         return self.setting.writes[pid >> 2]
 
     def _plan(self, pid: int, base: tuple[int, ...]) -> PublishPlan:
-        tables = tuple(TablePlan(f"node:{t}", f"t{t}", f"p{t}", None, base[t], (str(pid),)) for t in self._writes(pid))
+        effects = tuple(
+            Effect(
+                "append",
+                f"node:{t}",
+                f"t{t}",
+                BasePin(f"p{t}", None, base[t]),
+                Target(f"p{t}", None, base[t] + 1, str(pid)),
+            )
+            for t in self._writes(pid)
+        )
         reads = tuple(ReadPin(f"node:{t}", f"t{t}", None, base[t]) for t in self.setting.reads[pid >> 2])
         key = f"key{self.setting.operations[pid >> 2]}"
+        request = RequestInfo(str(pid), "load", ("head",), None, key, None, 0)
         return PublishPlan(
-            _GRAPH, f"op{pid}", "load", BranchName("main", _GRAPH), Base(1, "head", 0, None, "hash"), tables, reads,
-            CommitInfo(str(pid), ("head",), None, key, None, 0), _OWNER,
+            _GRAPH, f"op{pid}", str(pid), "load", BranchName("main", _GRAPH), Base(1, "head", 0, None, "id"), effects,
+            reads, (request,), _OWNER,
         )  # fmt: skip
 
     @staticmethod
@@ -130,7 +141,8 @@ class World:
         keyed = next((q for q in commits if operation[q >> 2] == operation[pid >> 2]), None)
         row = None if keyed is None else CommitRow(str(keyed), str(keyed), (), None, 0, None, 2, "load")
         own = _record(pid, self._end(pid, (pins, commits, aborts)))
-        return self.rules.check_publish(self._state(pins), self._plan(pid, base), own=own, keyed=row).check
+        lineage = Lineage({} if own is None else {str(pid): own}, {} if row is None else {str(pid): row})
+        return self.rules.check_publish(self._state(pins), self._plan(pid, base), lineage).check
 
     def _undo_of(
         self, pid: int, pin: int, head: int, above: tuple[str, int] | None, unknown: bool, pending: bool
@@ -145,8 +157,11 @@ class World:
         )
 
     def _decision_of(self, pid: int, end: str, gone: bool, tables: tuple[tuple[int, int, bool, bool], ...]) -> Decision:
-        seen = {str(n): TableWitness(str(n), *one) for n, one in enumerate(tables)}
-        return self.rules.decide(Witness(False, False, True, _record(pid, end), gone, seen))
+        seen = {str(n): TableEvidence(str(n), *one) for n, one in enumerate(tables)}
+        record = _record(pid, end)
+        plan = self._plan(pid, (1,) * self.setting.tables)
+        ended = how_ended(plan, Lineage({} if record is None else {str(pid): record}))
+        return self.rules.decide(Evidence(Line.OPEN, end=ended, owner_gone=gone, tables=seen))
 
     def _fold_of(
         self, pins: tuple[int, ...], moved: tuple[tuple[int, int], ...], pid: int, ends: str

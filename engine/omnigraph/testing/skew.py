@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph import graph as graphs
-from omnigraph.commit import publish
+from omnigraph.commit.protocol import publish
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 

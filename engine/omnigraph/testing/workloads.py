@@ -19,6 +19,7 @@ from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.steps import OverwriteRows
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import OmnigraphError, OutcomeUnknown
 from omnigraph.core.meter import Meter
@@ -166,10 +167,8 @@ def _table(txn: Txn, key: str, ids: list[str], numbers: list[int | None], names:
     return pa.table({name: values[name] for name in schema.names}, schema=schema)
 
 
-def _overwrite_action(txn: Txn, key: str, rows: pa.Table) -> Action:
-    tables = txn.engine.tables
-    counts = Counts(inserted=rows.num_rows, deleted=txn.rows(key))
-    return Action(key, lambda handle, meter: tables.stage_overwrite(handle, rows, meter), counts)
+def _overwrite_step(txn: Txn, key: str, rows: pa.Table) -> OverwriteRows:
+    return OverwriteRows(key, (Counts(inserted=rows.num_rows, deleted=txn.rows(key)),), rows)
 
 
 def rewrite(engine: Engine, move: Callable[[dict[str, int]], dict[str, int]], deadline_s: float = 60.0) -> str | None:
@@ -179,11 +178,11 @@ def rewrite(engine: Engine, move: Callable[[dict[str, int]], dict[str, int]], de
         before = balances_of(engine, txn.held)
         after = move(before)
         dirty = {home_of(account) for account in ACCOUNTS if before.get(account) != after[account]}
-        actions = []
+        steps = []
         for key in sorted(dirty):
             ids = [account for account in ACCOUNTS if home_of(account) == key]
-            actions.append(_overwrite_action(txn, key, _table(txn, key, ids, [after[a] for a in ids], ids)))
-        return Prepared(tuple(actions), reads=frozenset(LIST_KEYS))
+            steps.append(_overwrite_step(txn, key, _table(txn, key, ids, [after[a] for a in ids], ids)))
+        return Prepared(tuple(steps), reads=frozenset(LIST_KEYS))
 
     outcome = run(engine, Request("mutate", MAIN, frozenset(LIST_KEYS), deadline_s=deadline_s), prepare, Meter())
     return None if outcome.row is None else outcome.row.commit_id
@@ -202,7 +201,7 @@ def rewrite_ring(
         after = change(dict(_pairs(engine, txn.held, key, "id", "name")))
         ids = sorted(after)
         rows = _table(txn, key, ids, [None] * len(ids), [after[one] for one in ids])
-        return Prepared((_overwrite_action(txn, key, rows),))
+        return Prepared((_overwrite_step(txn, key, rows),))
 
     outcome = run(engine, Request("mutate", MAIN, frozenset([key]), deadline_s=deadline_s), prepare, Meter())
     return None if outcome.row is None else outcome.row.commit_id
@@ -218,10 +217,10 @@ def open_ring(engine: Engine) -> None:
 def work(say: Any, name: str, root: str, job: Job) -> None:
     """The worker process."""
     if not job.shortcut:
-        from omnigraph.commit import witness
+        from omnigraph.commit.recovery import evidence
 
         # Through a setattr: this is the one place where a worker is made to behave as if it ran on another host.
-        setattr(witness, "known_dead", lambda owner: False)  # noqa: B010
+        setattr(evidence, "known_dead", lambda owner: False)  # noqa: B010
     with opened(root) as engine:
         engine.latest(MAIN)
         recover_all(engine, meter=Meter())  # as every open for writing does

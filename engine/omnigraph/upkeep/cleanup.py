@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omnigraph.commit.recovery import audit
 from omnigraph.commit.decide import swap_stands
 from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.recovery import audit
 from omnigraph.commit.recovery.drift import find_drift, heal
 from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.commit.recovery.recover import recover_one

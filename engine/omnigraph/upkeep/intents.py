@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.commit.decide import Decision, decide
+from omnigraph.commit.decide import Decision, End, decide
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
-from omnigraph.commit.recovery.evidence import Seen, look, owner_gone
+from omnigraph.commit.recovery.evidence import Found, collect_evidence, owner_gone
 from omnigraph.core.errors import Corruption
 from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter
@@ -18,8 +18,10 @@ from omnigraph.upkeep.report import Report
 
 _WORDS = {
     Decision.WAIT: "leave it: its owner may be alive",
-    Decision.DELETE_TICKET: "delete it: its owner has gone before it was its turn, and nothing was written",
-    Decision.DISCARD: "discard it: its branch is gone",
+    Decision.LEAVE: "leave it, and cleanups delete nothing while it is there",
+    Decision.DELETE_TICKET: "delete it: its owner ended while it waited in the queue, and nothing was written",
+    Decision.WITHDRAW: "withdraw it: its owner is gone, and no writer has carried it out",
+    Decision.DISCARD: "discard it: its branch was deleted",
     Decision.FINISH: "clear it away: the write has ended, only its intent is left",
     Decision.UNDO_MAINTENANCE: "undo it: put the tables back to what is published",
     Decision.ROLL_FORWARD: "publish it: every table has what was planned",
@@ -89,9 +91,9 @@ def list_intents(engine: Engine, *, meter: Meter | None = None) -> PendingIntent
 
 def explain(engine: Engine, intent: Intent, meter: Meter) -> PendingIntent:
     gone = owner_gone(engine, intent)
-    seen = look(engine, intent, gone=gone, meter=meter)
-    now = decide(seen.witness)
-    later = decide(look(engine, intent, gone=True, meter=meter).witness) if now is Decision.WAIT else now
+    found = collect_evidence(engine, intent, gone=gone, meter=meter)
+    now = decide(found.evidence)
+    later = decide(replace(found.evidence, owner_gone=True)) if now is Decision.WAIT else now
     plan = intent.plan
     alive = "its process is gone" if gone else f"its owner is process {intent.owner.pid} on {intent.owner.host}"
     explanation = f"{alive}. Recovery would {_WORDS[now]}"
@@ -100,37 +102,39 @@ def explain(engine: Engine, intent: Intent, meter: Meter) -> PendingIntent:
     return PendingIntent(
         operation_id=intent.op,
         kind=intent.kind,
-        state="waiting" if plan is None else "armed",
+        state=intent.state,
         branch=intent.branch.name,
-        commit_id=None if plan is None else plan.commit.id,
-        actor=None if plan is None else plan.commit.actor,
+        commit_id=None if plan is None else plan.head,
+        actor=None if plan is None else plan.actor,
         owner=f"{intent.owner.host}/{intent.owner.pid}",
         owner_gone=gone,
         age_s=_age_s(engine, intent.op),
-        tables=_tables(intent, seen),
+        tables=_tables(intent, found),
         decision=now.value,
         after_grace=later.value,
         explanation=explanation,
     )
 
 
-def _tables(intent: Intent, seen: Seen) -> dict[str, str]:
+def _tables(intent: Intent, found: Found) -> dict[str, str]:
     """What stands of the plan, table by table."""
     said = {}
     for key in sorted(intent.keys):
-        table = seen.witness.tables.get(key)
+        table = found.evidence.tables.get(key)
         if intent.plan is None:
-            said[key] = "waits for its turn"
-        elif seen.witness.own is not None:
+            said[key] = "waits in the queue"
+        elif found.evidence.end is not End.OPEN:
             said[key] = "ended"
+        elif table is not None and table.pin is None and table.exact:
+            said[key] = "written in full on a line of its own"
         elif table is None or table.pin is None:
-            said[key] = "not on this branch any more"
+            said[key] = "not on this branch"
         elif table.exact:
             said[key] = f"written in full above version {table.pin}"
         elif table.landed:
             said[key] = f"written, but not where it was planned (published {table.pin}, newest {table.head})"
         elif table.head is not None and table.head > table.pin:
-            said[key] = f"not written; version {table.head} above the published {table.pin} is of somebody else"
+            said[key] = f"not written; version {table.head} above the published {table.pin} is of another writer"
         else:
             said[key] = f"not written; published version {table.pin}"
     return said

@@ -11,9 +11,9 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from omnigraph.commit.recovery import audit
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.maintain import BUSY, GONE, LEFT, PUBLISHED, SUPERSEDED, Done, UpkeepWork, run_turn
+from omnigraph.commit.recovery import audit
 from omnigraph.commit.upkeep_steps import (
     Achieved,
     AddIndices,

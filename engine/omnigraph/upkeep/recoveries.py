@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from omnigraph.commit.recovery import audit
 from omnigraph.commit.engine import Engine
+from omnigraph.commit.recovery import audit
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import html_table

@@ -57,10 +57,19 @@ def lines_claimed(intents: Iterable[Intent]) -> frozenset[Line]:
     for intent in intents:
         if intent.plan is None:
             continue
-        for table in intent.plan.tables:
-            claimed.update(((table.path, table.ref), (table.path, None)))
-        for pin in intent.plan.delta.register:
-            claimed.update(((pin.location, pin.ref), (pin.location, None)))
+        for chain in intent.plan.landing:
+            claimed.update(((chain.path, chain.ref), (chain.path, None)))
+        for effect in intent.plan.effects:
+            if effect.base is not None:
+                claimed.update(((effect.base.path, effect.base.ref), (effect.base.path, None)))
+            if effect.pin_row is not None:
+                claimed.update(((effect.pin_row.location, effect.pin_row.ref), (effect.pin_row.location, None)))
+        for source in intent.plan.sources:
+            for table in source.tables:
+                claimed.update(((table.path, table.ref), (table.path, None)))
+                claimed.update((table.path, ref) for ref, _version, _needed in table.bases)
+        for made in intent.plan.delta.register:
+            claimed.add((made.location, None))
     return frozenset(claimed)
 
 

@@ -36,7 +36,10 @@ def find_outcome(engine: Engine, commit_id: str, meter: Meter) -> Fate:
         except Corruption:
             unreadable.append(op)
             continue
-        if intent is not None and intent.plan is not None and intent.plan.commit.id == commit_id:
+        if intent is None:
+            continue
+        pending = () if intent.plan is None else intent.plan.members
+        if commit_id in pending or (intent.request is not None and intent.request.id == commit_id):
             return Fate(PENDING, operation_id=op)
     second = _recorded(engine, commit_id, meter)
     if second is not None:
