@@ -18,12 +18,11 @@ import pyarrow as pa
 
 import omnigraph as og
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.properties import Counts
-from omnigraph.commit.protocol.run import run
-from omnigraph.commit.request import Prepared, Request
-from omnigraph.commit.steps import Step
-from omnigraph.commit.txn import Txn
+from omnigraph.commit.maintain import UpkeepWork, run_turn
+from omnigraph.commit.upkeep_steps import AddIndices
 from omnigraph.core.meter import Meter
+from omnigraph.table import indices
+from omnigraph.table.dataset import TableRef
 
 PEOPLE = 100_000  # enough for an index to be worth asking, and for its pages to be many; one data file
 ORGS = 200
@@ -158,22 +157,17 @@ class History:
 
 
 def publish_index(engine: Engine, key: str, column: str) -> str | None:
-    """A BTREE over all rows of a table at its pin, published like any other change of that table."""
-    from lance import LanceOperation, Transaction
-
-    def prepare(txn: Txn) -> Prepared | None:
-        if txn.rows(key) == 0:
-            return None
-
-        def stage(handle: Any, meter: Meter) -> Any:
-            fragments = [fragment.fragment_id for fragment in handle.get_fragments()]
-            segment = handle.create_index_uncommitted(column, "BTREE", name=f"{column}_idx", fragment_ids=fragments)
-            return Transaction(handle.version, LanceOperation.CreateIndex([segment], []))
-
-        return Prepared((Action(key, stage, Counts()),))
-
-    outcome = run(engine, Request("maintenance", MAIN, frozenset({key})), prepare, Meter())
-    return None if outcome.row is None else outcome.row.commit_id
+    """A BTREE over all rows of a table at its pin, published as upkeep does."""
+    held = engine.latest(MAIN)
+    pin = held.state.tables[key]
+    if pin.rows == 0:
+        return None
+    handle = engine.tables.open(TableRef(pin.location, pin.ref), pin.version)
+    segment = indices.stage_segment(
+        handle, indices.IndexSpec(column, indices.BTREE), sorted(indices.fragment_ids(handle))
+    )
+    work = UpkeepWork(key, pin, held.state.head.mark, (AddIndices(handle, (segment,), ()),))
+    return run_turn(engine, MAIN, [work], actor=None, deadline_s=60.0, meter=Meter()).commit_id
 
 
 # --- copying to a store ----------------------------------------------------------------------------------------------------

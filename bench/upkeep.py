@@ -189,7 +189,7 @@ def _crumbled(root: Path, fragments: int, rows: int, people: Callable[[int], pa.
     from omnigraph.commit.properties import Counts
     from omnigraph.commit.protocol.run import run
     from omnigraph.commit.request import Prepared, Request
-    from omnigraph.commit.steps import Step
+    from omnigraph.commit.steps import AppendFiles
     from omnigraph.core.meter import Meter
 
     graph = og.init(root, SCHEMA)
@@ -200,10 +200,9 @@ def _crumbled(root: Path, fragments: int, rows: int, people: Callable[[int], pa.
         made = people(fragments * rows)
         physical = made.append_column("id", made["name"]).select(schema.names).cast(schema)
 
-        def stage(handle: Any, meter: Meter) -> Any:
-            return engine.tables.stage_append(handle, physical, meter, max_rows_per_file=rows)
-
-        return Prepared((Action("node:Person", stage, Counts(inserted=physical.num_rows)),))
+        staged = engine.tables.stage_append(txn.handle("node:Person"), physical, txn.meter, max_rows_per_file=rows)
+        new = tuple(staged.operation.fragments)
+        return Prepared((AppendFiles("node:Person", (Counts(inserted=physical.num_rows),), new),))
 
     run(engine, Request("load", MAIN, frozenset({"node:Person"})), prepare, Meter())
     return graph

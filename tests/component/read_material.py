@@ -11,7 +11,7 @@ from omnigraph.commit.genesis import create_graph
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared, Request
-from omnigraph.commit.steps import Step
+from omnigraph.commit.steps import AppendRows
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import SchemaRow
@@ -60,10 +60,7 @@ def put(engine: Engine, name: str, rows: list[dict[str, Any]] | pa.Table, *, act
     table = rows.cast(schema) if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=schema)
 
     def prepare(txn: Any) -> Prepared:
-        def stage(handle: Any, meter: Meter) -> Any:
-            return engine.tables.stage_append(handle, table, meter)
-
-        return Prepared((Action(declared.table_key, stage, Counts(inserted=table.num_rows)),))
+        return Prepared((AppendRows(declared.table_key, (Counts(inserted=table.num_rows),), table),))
 
     request = Request("load", "main", frozenset([declared.table_key]), actor=actor)
     done = run(engine, request, prepare, Meter())

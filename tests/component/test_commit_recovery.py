@@ -10,15 +10,20 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.commit import audit, compensate, heal
+from omnigraph.commit.decide import Decision
+from omnigraph.commit.effects import Effect
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import encode_plan
 from omnigraph.commit.plan import PublishPlan
+from omnigraph.commit.protocol import compensate
+from omnigraph.commit.recovery import audit
+from omnigraph.commit.recovery import drift as heal
 from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core import failpoints
 from omnigraph.core.errors import Corruption, OutcomeUnknown, StoreUnavailable
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
+from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import AbortRow, CommitRow
 from omnigraph.store import layout
 from omnigraph.table import dataset
@@ -61,10 +66,10 @@ def test_a_write_rolled_forward_keeps_its_id_and_actor_and_leaves_one_row(engine
     plan = interrupted(engine, "complete")
     recovered(engine)
     newest = history_of(engine)[-1]
-    assert isinstance(newest, CommitRow) and (newest.commit_id, newest.actor) == (plan.commit.id, "ada")
+    assert isinstance(newest, CommitRow) and (newest.commit_id, newest.actor) == (plan.head, "ada")
     [row] = audit.read(engine)
     assert (row.how, row.op, row.plan, row.commit_ids, row.members, row.original_actor) == (
-        "RolledForward", plan.op, plan.commit.id, (plan.commit.id,), 1, "ada",
+        "RolledForward", plan.op, plan.head, (plan.head,), 1, "ada",
     )  # fmt: skip
     assert row.branch == {"name": "main", "identity": plan.branch.identity}
     assert row.recovered_by == engine.owner.token
@@ -76,7 +81,7 @@ def test_a_write_rolled_back_leaves_an_abort_by_recovery_and_one_row(engine: Eng
     plan = interrupted(engine, "half")
     recovered(engine)
     newest = history_of(engine)[-1]
-    assert isinstance(newest, AbortRow) and (newest.commit_id, newest.actor) == (plan.commit.id, audit.RECOVERY_ACTOR)
+    assert isinstance(newest, AbortRow) and (newest.id, newest.actor) == (plan.head, audit.RECOVERY_ACTOR)
     [row] = audit.read(engine)
     assert (row.how, row.op, row.original_actor) == ("RolledBack", plan.op, "ada")
     pins = engine.latest(MAIN).state.tables
@@ -145,9 +150,24 @@ def test_versions_are_the_same_by_their_files(engine: Engine) -> None:
         engine.tables.check_restored(earlier, now)
 
 
-def test_an_intent_of_a_branch_that_is_gone_is_discarded_with_one_row(engine: Engine) -> None:
+def of_another_branch(engine: Engine, plan: PublishPlan) -> str:
+    """The plan as if it were of a branch whose line is not there. Returns that branch's identity."""
+    identity = new_ulid()
+    engine.intents.rewrite(plan.op, encode_plan(replace(plan, branch=replace(plan.branch, identity=identity))))
+    return identity
+
+
+def test_an_intent_whose_branch_cannot_be_resolved_is_left_and_reported(engine: Engine) -> None:
     plan = interrupted(engine, "armed")
-    engine.intents.rewrite(plan.op, encode_plan(replace(plan, branch=replace(plan.branch, identity=new_ulid()))))
+    of_another_branch(engine, plan)
+    [left] = recover_all(engine, meter=Meter(), beyond_grace=True)
+    assert not left.ended and left.decision is Decision.LEAVE and "cannot be resolved" in str(left.reason)
+    assert [op for op, _ in engine.intents.names()] == [plan.op] and audit.read(engine) == []
+
+
+def test_an_intent_of_a_branch_that_was_deleted_is_discarded_with_one_row(engine: Engine) -> None:
+    plan = interrupted(engine, "armed")
+    engine.boundary.raise_to(of_another_branch(engine, plan), ALL)
     with failpoints.armed("store.delete", SILENT):
         recovered(engine)
     recovered(engine)
@@ -237,7 +257,7 @@ def test_intents_that_cannot_be_listed_stop_whoever_lists_and_nobody_else(
     with og.open(local_root, read_only=True) as reader:
         assert reader.snapshot().count("T1") == 0
     append(engine, ONE, ["a"])  # met nobody, so it lists nothing
-    engine.timing.note_neighbour()
+    engine.timing.note_contention()
     with pytest.raises(StoreUnavailable):
         append(engine, ONE, ["b"])
 
@@ -250,8 +270,15 @@ def sealed_again(plan: PublishPlan, change: Callable[[PublishPlan], PublishPlan]
 
 
 def elsewhere(plan: PublishPlan) -> PublishPlan:
-    first, second = plan.tables
-    return replace(plan, tables=(replace(first, path=second.path), replace(second, path=first.path)))
+    first, second = plan.effects
+    return replace(plan, effects=(moved_to(first, second), moved_to(second, first)))
+
+
+def moved_to(effect: Effect, other: Effect) -> Effect:
+    """The effect as if its table stood where the other one's stands."""
+    assert effect.base is not None and effect.target is not None and other.target is not None
+    path = other.target.path
+    return replace(effect, base=replace(effect.base, path=path), target=replace(effect.target, path=path))
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from omnigraph.commit import exclusive
-from omnigraph.commit.protocol.compensate import Aborted, end_by_abort
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.recovery.outcome import ABORTED, ABSENT, LANDED, PENDING, find_outcome
 from omnigraph.commit.properties import Counts
-from omnigraph.commit.recovery.recover import recover_all, recover_one
+from omnigraph.commit.protocol.compensate import Aborted, end_by_abort
 from omnigraph.commit.protocol.run import run
+from omnigraph.commit.recovery.outcome import ABORTED, ABSENT, LANDED, PENDING, find_outcome
+from omnigraph.commit.recovery.recover import recover_all, recover_one
 from omnigraph.commit.request import Prepared, Request
-from omnigraph.commit.steps import Step
+from omnigraph.commit.steps import AppendRows
 from omnigraph.core import failpoints
 from omnigraph.core.clock import ManualClock
 from omnigraph.core.errors import (
@@ -219,9 +219,8 @@ def test_a_validator_that_still_holds_lets_the_plan_go_on(engine: Engine, engine
 
     def prepare(txn: Any) -> Prepared:
         rows = rows_for(txn, TWO[0], ["late"])
-        stage = lambda handle, meter: engine.tables.stage_append(handle, rows, meter)  # noqa: E731
         return Prepared(
-            (Action(TWO[0], stage, Counts(inserted=1)),),
+            (AppendRows(TWO[0], (Counts(inserted=1),), rows),),
             reads=frozenset([TWO[1]]),
             revalidate=lambda txn: asked.append(txn.rows(TWO[1])) is None,
         )
@@ -264,7 +263,7 @@ def test_an_owner_whose_plan_a_stranger_rolled_back_plans_again_and_lands_once(
 
     def undo(**_: object) -> None:
         intent = only_intent(stranger)
-        ends.append(intent.plan.commit.id)
+        ends.append(intent.plan.head)
         touched = dict.fromkeys(intent.plan.keys, False)
         deadline = Deadline(stranger.clock, 60)
         end_by_abort(
@@ -334,7 +333,7 @@ def test_a_ghost_whose_plan_was_aborted_meanwhile_is_not_acknowledged_by_that_re
             give_way=lambda o, r: False, meter=Meter(), record=True,
         )  # fmt: skip
         assert isinstance(ended, Aborted) or version
-        ghost.append(intent.plan.commit.id)
+        ghost.append(intent.plan.head)
 
     with failpoints.armed("publish.after_swap", resurrect_and_abort):
         row = append(engine, TWO, ["a"]).row
@@ -352,7 +351,7 @@ def test_from_the_first_table_commit_on_an_interrupted_write_keeps_its_intent(
     engine: Engine, engines: Callable[..., Engine], queued: bool, place: str
 ) -> None:
     if queued:
-        engine.timing.note_neighbour()
+        engine.timing.note_contention()
     with failpoints.armed(place, KeyboardInterrupt):
         with pytest.raises(KeyboardInterrupt):
             append(engine, TWO, ["a"])

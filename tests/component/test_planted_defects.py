@@ -19,12 +19,12 @@ import pytest
 
 from omnigraph.commit import audit, compensate, decide, exclusive, publish, recover, run, witness
 from omnigraph.commit import heal as healing
-from omnigraph.commit.protocol.apply import Applied, Landing
 from omnigraph.commit.decide import Check, Decision, PublishCheck, Undo
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import Intents
-from omnigraph.commit.recovery.outcome import LANDED, find_outcome
 from omnigraph.commit.properties import Counts
+from omnigraph.commit.protocol.apply import Applied, Landing
+from omnigraph.commit.recovery.outcome import LANDED, find_outcome
 from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError, OutcomeUnknown, PreconditionFailed, StoreUnavailable, WriterFenced
@@ -115,7 +115,7 @@ def complete(engines: Engines) -> list[str]:
     recovered(engine)
     found = wrong(engines(), {TWO[0]: ["a"], TWO[1]: ["a"]})
     newest = commits_of(engine)[-1]
-    if (newest.commit_id, newest.actor) != (intent.plan.commit.id, "ada"):
+    if (newest.commit_id, newest.actor) != (intent.plan.head, "ada"):
         found.append(f"the newest commit is {newest.commit_id} of {newest.actor}")
     if [row.op for row in audit.read(engine)] != ops:
         found.append("the recovery is not on record")

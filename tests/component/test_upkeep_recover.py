@@ -10,8 +10,8 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.commit.engine import MAIN
-from omnigraph.commit.recovery.drift import Drift, VersionAbove, classify_drift
 from omnigraph.commit.plan import Owner
+from omnigraph.commit.recovery.drift import Drift, VersionAbove, classify_drift
 from omnigraph.core import failpoints
 from omnigraph.core.ids import new_ulid
 from omnigraph.graph import Graph, open_for_repair

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from omnigraph.commit.recovery import audit
 from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.recovery import audit
 from omnigraph.commit.recovery.recover import recover_all, recover_one
 from omnigraph.core import documents, failpoints, progress
 from omnigraph.core.errors import InvalidInput, StoreUnavailable

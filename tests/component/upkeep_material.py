@@ -14,7 +14,7 @@ from omnigraph.commit.intent import encode_ticket
 from omnigraph.commit.plan import BranchName, Counts, Owner
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Outcome, Prepared, Request
-from omnigraph.commit.steps import Step
+from omnigraph.commit.steps import AppendRows
 from omnigraph.commit.txn import Txn
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
@@ -69,11 +69,7 @@ def smuggle(graph: Graph, key: str, rows: Mapping[str, Sequence[Any]]) -> Outcom
         schema = txn.handle(key).schema
         filled = {name: rows.get(name, [None] * len(rows["id"])) for name in schema.names}
         table = pa.table(filled, schema=schema)
-
-        def stage(handle: Any, meter: Meter) -> Any:
-            return engine.tables.stage_append(handle, table, meter)
-
-        return Prepared((Action(key, stage, Counts(inserted=table.num_rows)),))
+        return Prepared((AppendRows(key, (Counts(inserted=table.num_rows),), table),))
 
     return run(engine, Request("load", MAIN, frozenset({key})), prepare, Meter())
 
@@ -107,6 +103,8 @@ def leave_ticket(graph: Graph, *keys: str, owner: Owner | None = None) -> str:
     op = new_ulid()
     identity = engine.latest(MAIN).state.identity
     somebody = owner or Owner("elsewhere", "another-boot", 1, 1)
-    ticket = WaitingTicket(engine.graph_id, op, "load", BranchName(MAIN, identity), keys, somebody)
+    ticket = WaitingTicket(
+        engine.graph_id, op, "load", BranchName(MAIN, identity), tuple((key, "") for key in keys), somebody
+    )
     engine.intents.arm(op, encode_ticket(ticket))
     return op

@@ -13,8 +13,8 @@ import pytest
 import omnigraph
 from omnigraph.cli import tree
 from omnigraph.cli.reference import help_text
-from omnigraph.commit.recovery.audit import SCHEMA as AUDIT_SCHEMA
 from omnigraph.commit.intent import decode
+from omnigraph.commit.recovery.audit import SCHEMA as AUDIT_SCHEMA
 from omnigraph.core.errors import all_errors
 from omnigraph.distributed.staging_record import Record, StagedFragments
 from omnigraph.graph import Graph
@@ -142,7 +142,7 @@ def test_the_intent_that_is_shown_is_one() -> None:
     raw = json.loads(shown.text)
     data = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     read = decode(raw["op"], data)
-    assert read.plan is not None and read.plan.commit.id == raw["commit"]["id"]
+    assert read.plan is not None and read.plan.head == raw["commit"]["id"]
 
 
 def test_the_staging_record_that_is_shown_is_one() -> None:

@@ -149,7 +149,7 @@ def test_a_damaged_intent_is_corruption_and_nothing_else() -> None:
             continue
         same += 1
         assert json.loads(spoiled) == json.loads(data)  # only white space was hit
-        assert found.plan is not None and all(is_table_path(table.location) for table in found.plan.tables)
+        assert found.plan is not None and all(is_table_path(chain.path) for chain in found.plan.landing)
     assert same < INTENTS // 20
 
 

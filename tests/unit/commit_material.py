@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from omnigraph.commit.plan import Base, BranchName, CommitInfo, Delta, Owner, PublishPlan, ReadPin, TablePlan
+from omnigraph.commit.effects import BasePin, Effect, Target
+from omnigraph.commit.plan import Base, BranchName, Delta, Owner, PublishPlan, ReadPin, RequestInfo
 from omnigraph.manifest import rows as r
 from omnigraph.manifest.schema_id import schema_id, shape_hash
 from omnigraph.manifest.state import State, genesis
@@ -47,25 +48,53 @@ def state(*pins: r.Pin, **changes: Any) -> State:
     return replace(first, **changes)
 
 
-def table_plan(p: r.Pin, *uuids: str, creates: bool = False) -> TablePlan:
-    return TablePlan(p.key, p.identity, p.location, p.ref, p.version, uuids or (f"uuid-{p.key}",), creates)
+def effect(p: r.Pin, kind: str = "append", *, version: int | None = None, uuid: str | None = None) -> Effect:
+    """A commit on top of this pin."""
+    target = Target(p.location, p.ref, p.version + 1 if version is None else version, uuid or f"uuid-{p.key}")
+    return Effect(kind, p.key, p.identity, base(p), target)
+
+
+def base(p: r.Pin) -> BasePin:
+    return BasePin(p.location, p.ref, p.version)
+
+
+def create(p: r.Pin) -> Effect:
+    return Effect("create", p.key, p.identity, None, Target(p.location, None, 1, f"uuid-{p.key}"))
+
+
+def fork(p: r.Pin) -> Effect:
+    return Effect("fork", p.key, p.identity, base(p), Target(p.location, f"f-{OP}", p.version, f"fork-{p.key}"))
+
+
+def adopt(p: r.Pin, taken: r.Pin | None = None) -> Effect:
+    return Effect("adopt", p.key, p.identity, base(p), None, taken or replace(p, version=p.version + 4))
+
+
+def request(commit_id: str = COMMIT, **changes: Any) -> RequestInfo:
+    return replace(RequestInfo(commit_id, "load", (OTHER_COMMIT,), "ada", None, None, 99), **changes)
 
 
 def plan(**changes: Any) -> PublishPlan:
-    base = PublishPlan(
+    found = PublishPlan(
         graph=GRAPH,
         op=OP,
+        id=COMMIT,
         kind="load",
         branch=BranchName("main", GRAPH),
-        base=Base(1, OTHER_COMMIT, 0, None, SCHEMA.hash),
-        tables=(table_plan(W),),
+        base=Base(1, OTHER_COMMIT, 0, None, SCHEMA.id),
+        effects=(effect(W),),
         reads=(ReadPin(R.key, R.identity, R.ref, R.version),),
-        commit=CommitInfo(COMMIT, (OTHER_COMMIT,), "ada", None, None, 99),
+        requests=(request(),),
         owner=OWNER,
         delta=Delta(),
     )
-    return replace(base, **changes)
+    return replace(found, **changes)
 
 
 def commit_row(commit_id: str = COMMIT, **changes: Any) -> r.CommitRow:
-    return replace(r.CommitRow(commit_id, commit_id, (OTHER_COMMIT,), "ada", 99, None, 2, "load"), **changes)
+    row = r.CommitRow(commit_id, commit_id, (OTHER_COMMIT,), "ada", 99, None, 2, "load", version=2)
+    return replace(row, **changes)
+
+
+def abort_row(commit_id: str = COMMIT, **changes: Any) -> r.AbortRow:
+    return replace(r.AbortRow(commit_id, commit_id, None, 1, 5, version=2), **changes)

@@ -12,16 +12,21 @@ from omnigraph.commit.decide import (
     Above,
     Check,
     Decision,
+    End,
+    Evidence,
+    Line,
+    Lineage,
     Moved,
     PublishCheck,
-    TableWitness,
+    TableEvidence,
     Undo,
-    Witness,
     check_publish,
     decide,
+    how_ended,
     look_holds,
     moved_reads,
     moved_writes,
+    not_owned,
     swap_stands,
     undo_table,
 )
@@ -35,7 +40,7 @@ from omnigraph.core.errors import (
     ReadSetChanged,
     WriterFenced,
 )
-from omnigraph.manifest.rows import AbortRow, Pin, Tombstone
+from omnigraph.manifest.rows import Closed, HistoryRow, MergedRow, Pin, Tombstone
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from tests.unit.commit_material import (
@@ -50,13 +55,18 @@ from tests.unit.commit_material import (
     R,
     V,
     W,
+    abort_row,
+    adopt,
     commit_row,
+    create,
+    effect,
+    fork,
     plan,
+    request,
     state,
-    table_plan,
 )
 
-OWN = {"none": None, "commit": commit_row(), "abort": AbortRow(COMMIT, COMMIT, None, 1, 0)}
+OWN: dict[str, HistoryRow | None] = {"none": None, "commit": commit_row(), "abort": abort_row()}
 KEYED = {"none": None, "own": commit_row(idempotency_key="k"), "other": commit_row(OTHER_COMMIT, idempotency_key="k")}
 HEAD = {"none": None, "holds": OTHER_COMMIT, "moved": THIRD_COMMIT}
 FENCE = {"none": None, "own": OWNER.token, "other": RIVAL.token}
@@ -76,55 +86,129 @@ EXPECTED = [
     (lambda c: not c["branch"], Check.BRANCH_GONE),
     (lambda c: c["own"] == "commit", Check.PUBLISHED),
     (lambda c: c["own"] == "abort", Check.ABORTED),
+    (lambda c: c["closed"], Check.CLOSED),
     (lambda c: c["keyed"] == "other", Check.KEY_TAKEN),
     (lambda c: c["head"] == "moved", Check.HEAD_MOVED),
     (lambda c: c["fence"] == "other", Check.FENCED),
+    (lambda c: c["sources"], Check.SOURCE_GONE),
     (lambda c: not c["mark"], Check.MARK_MOVED),
     (lambda c: not c["schema"], Check.SCHEMA_MOVED),
     (lambda c: c["write"] != "same", Check.PIN_MOVED),
+    (lambda c: not c["owned"], Check.NOT_OWNED),
     (lambda c: c["read"] != "same", Check.READ_MOVED),
     (lambda c: True, Check.GO),
 ]
 
 
+def lineage(own: HistoryRow | None = None, keyed: object = None) -> Lineage:
+    return Lineage({} if own is None else {COMMIT: own}, {} if keyed is None else {COMMIT: keyed})  # type: ignore[dict-item]
+
+
 def situation(c: dict[str, object]) -> tuple[State, PublishCheck]:
     pins = [p for p in (PINS[W.key][str(c["write"])], PINS[R.key][str(c["read"])]) if p is not None]
+    if not c["owned"]:
+        pins = [replace(p, owner=ULIDS[62]) if p.key == W.key else p for p in pins]
     now = state(V, *pins)
-    head = replace(now.head, owner=FENCE[str(c["fence"])], mark=None if c["mark"] else "newer")
-    now = replace(now, head=head, schema=SCHEMA if c["schema"] else replace(SCHEMA, hash="hash-2"))
+    closed = Closed(1, None) if c["closed"] else None
+    head = replace(now.head, owner=FENCE[str(c["fence"])], mark=None if c["mark"] else "newer", closed=closed)
+    now = replace(now, head=head, schema=SCHEMA if c["schema"] else replace(SCHEMA, id="sha256:2"))
     branch = BranchName("main", GRAPH if c["branch"] else ULIDS[61])
-    expect = HEAD[str(c["head"])]
-    given = plan(branch=branch, commit=replace(plan().commit, expect_head=expect, idempotency_key="k"))
-    return now, check_publish(now, given, own=OWN[str(c["own"])], keyed=KEYED[str(c["keyed"])])
+    asked = request(expect_head=HEAD[str(c["head"])], idempotency_key="k")
+    given = plan(branch=branch, requests=(asked,))
+    found = lineage(OWN[str(c["own"])], KEYED[str(c["keyed"])])
+    return now, check_publish(now, given, found, sources_gone=bool(c["sources"]))
 
 
 def test_every_cell_of_the_publish_checks() -> None:
+    flags = (True, False)
     axes = {
-        "branch": (True, False),
+        "branch": flags,
         "own": tuple(OWN),
+        "closed": flags,
         "keyed": tuple(KEYED),
-        "head": tuple(HEAD),
+        "head": ("none", "moved"),
         "fence": tuple(FENCE),
-        "mark": (True, False),
-        "schema": (True, False),
+        "sources": flags,
+        "mark": flags,
+        "schema": flags,
         "write": tuple(PINS[W.key]),
-        "read": tuple(PINS[R.key]),
+        "owned": flags,
+        "read": ("same", "version", "absent"),
     }
-    cells = 0
     for values in itertools.product(*axes.values()):
         cell = dict(zip(axes, values, strict=True))
         expected = next(check for holds, check in EXPECTED if holds(cell))
         _, got = situation(cell)
         assert got.check is expected, cell
-        cells += 1
-    assert cells == 2 * 3 * 3 * 3 * 3 * 2 * 2 * 5 * 5
+
+
+def test_a_head_that_is_expected_and_there_is_no_refusal() -> None:
+    given = plan(requests=(request(expect_head=OTHER_COMMIT),))
+    assert check_publish(state(), given, Lineage()).check is Check.GO
+
+
+# --- how a plan has ended -----------------------------------------------------------------------------------------------
+
+PLAN_ID, FIRST, SECOND, CARRIED = ULIDS[50:54]
+
+
+def group(*, carried: bool) -> object:
+    """A plan of two requests that it owns, and perhaps one that it only carries."""
+    requests = [request(FIRST), request(SECOND, parents=(FIRST,))]
+    if carried:
+        requests.append(request(CARRIED, parents=(SECOND,), owned=False))
+    return plan(id=PLAN_ID, requests=tuple(requests))
+
+
+def expected_end(rows: dict[str, HistoryRow], members: list[str]) -> End:
+    owned = [one for one in members if one != CARRIED]
+    aborted = any(isinstance(rows.get(one), type(abort_row())) for one in (PLAN_ID, *owned))
+    landed = [one for one in members if isinstance(rows.get(one), type(commit_row()))]
+    if aborted:
+        return End.MIXED if any(one in landed for one in owned) else End.ABORTED
+    if any(one in landed for one in owned):
+        versions = {rows[one].version for one in landed}
+        return End.PUBLISHED if len(landed) == len(members) and len(versions) == 1 else End.MIXED
+    return End.CARRIED if any(one in rows for one in members) else End.OPEN
+
+
+@pytest.mark.parametrize("carried", [False, True])
+def test_every_way_in_which_the_records_of_a_group_can_lie(carried: bool) -> None:
+    members = [FIRST, SECOND, *([CARRIED] if carried else [])]
+    given = group(carried=carried)
+    for choice in itertools.product(("none", "commit", "later commit", "abort"), repeat=len(members) + 1):
+        rows: dict[str, HistoryRow] = {}
+        for one, what in zip((PLAN_ID, *members), choice, strict=True):
+            if what == "abort":
+                rows[one] = abort_row(one, plan=PLAN_ID)
+            elif what != "none" and one != PLAN_ID:
+                rows[one] = commit_row(one, version=2 if what == "commit" else 3)
+        assert how_ended(given, Lineage(rows)) is expected_end(rows, members), choice  # type: ignore[arg-type]
+
+
+def test_a_commit_that_came_along_with_a_merge_ends_its_plan() -> None:
+    assert how_ended(plan(), Lineage({COMMIT: MergedRow(commit_row(), version=7, seq=9)})) is End.PUBLISHED
+
+
+def test_an_abort_leaves_a_request_that_the_plan_only_carries() -> None:
+    given = group(carried=True)
+    assert given.ends == (PLAN_ID, FIRST, SECOND)  # type: ignore[attr-defined]
+
+
+def test_records_of_both_kinds_are_a_contradiction_and_no_answer() -> None:
+    rows: dict[str, HistoryRow] = {FIRST: commit_row(FIRST), PLAN_ID: abort_row(PLAN_ID)}
+    with pytest.raises(ValueError, match="different ways"):
+        check_publish(state(), group(carried=False), Lineage(rows))  # type: ignore[arg-type]
+
+
+# --- pins ---------------------------------------------------------------------------------------------------------------
 
 
 def test_a_refusal_names_table_expected_and_actual_version() -> None:
     now = state(replace(W, version=7), V, replace(R, version=9))
     assert moved_writes(now, plan()) == (Moved(W.key, 3, 7),)
     assert moved_reads(now, plan()) == (Moved(R.key, 3, 9),)
-    assert check_publish(now, plan(), own=None, keyed=None).moved == (Moved(W.key, 3, 7),)
+    assert check_publish(now, plan(), Lineage()).moved == (Moved(W.key, 3, 7),)
 
 
 def test_a_dropped_table_is_a_moved_pin_at_its_tombstone() -> None:
@@ -133,16 +217,31 @@ def test_a_dropped_table_is_a_moved_pin_at_its_tombstone() -> None:
 
 
 def test_absent_is_a_pin_too() -> None:
-    created = plan(tables=(replace(table_plan(W), creates=True, pin=0),), reads=())
+    created = plan(effects=(create(W),), reads=())
     assert moved_writes(state(V, R), created) == ()
     assert moved_writes(state(W, V, R), created) == (Moved(W.key, 0, 3),)
+
+
+def test_a_line_of_another_branch_is_forked_or_adopted_and_never_committed_to() -> None:
+    inherited = replace(W, owner=ULIDS[62])
+    now = state(inherited, V, R)
+    assert not_owned(now, plan()) == (Moved(W.key, 3, 3),)
+    assert not_owned(now, plan(effects=(fork(W), replace(effect(W), target=replace(fork(W).target, version=4))))) == ()  # type: ignore[arg-type, type-var]
+    assert not_owned(now, plan(effects=(adopt(W),))) == ()
+
+
+def test_every_kind_of_effect_replaces_the_pin_that_it_was_planned_on() -> None:
+    moved = state(replace(W, version=7), V, R)
+    for one in (effect(W), effect(W, "overwrite"), fork(W), adopt(W)):
+        assert moved_writes(moved, plan(effects=(one,))) == (Moved(W.key, 3, 7),), one.kind
+        assert moved_writes(state(), plan(effects=(one,))) == (), one.kind
 
 
 def test_the_epoch_and_the_parent_of_a_plan_are_no_conditions() -> None:
     """A recovery or an exclusive use that came and went fences nobody."""
     now = state(W, V, R)
     moved_on = replace(now, head=replace(now.head, epoch=9, commit_id=THIRD_COMMIT))
-    assert check_publish(moved_on, plan(), own=None, keyed=None).check is Check.GO
+    assert check_publish(moved_on, plan(), Lineage()).check is Check.GO
 
 
 # --- giving a table back ------------------------------------------------------------------------------------------------
@@ -178,75 +277,83 @@ def test_every_cell_of_giving_a_table_back() -> None:
 # --- what durable state says about an intent ----------------------------------------------------------------------------
 
 TABLES = {
-    "untouched": TableWitness("t", 3, 3, exact=False, landed=False),
-    "exact": TableWitness("t", 3, 4, exact=True, landed=True),
-    "exact below others": TableWitness("t", 3, 9, exact=True, landed=True),
-    "off its place": TableWitness("t", 3, 5, exact=False, landed=True),
-    "taken": TableWitness("t", 3, 4, exact=False, landed=False),
-    "pin moved on": TableWitness("t", 6, 6, exact=False, landed=False),
-    "not here": TableWitness("t", None, None, exact=False, landed=False),
-    "head behind pin": TableWitness("t", 4, 3, exact=False, landed=False),
+    "untouched": TableEvidence("t", 3, 3, exact=False, landed=False),
+    "exact": TableEvidence("t", 3, 4, exact=True, landed=True),
+    "exact below others": TableEvidence("t", 3, 9, exact=True, landed=True),
+    "off its place": TableEvidence("t", 3, 5, exact=False, landed=True),
+    "taken": TableEvidence("t", 3, 4, exact=False, landed=False),
+    "pin moved on": TableEvidence("t", 6, 6, exact=False, landed=False),
+    "not here": TableEvidence("t", None, None, exact=False, landed=False),
+    "head behind pin": TableEvidence("t", 4, 3, exact=False, landed=False),
 }
 EXACT = ("exact", "exact below others")
 
 
-def witness(tables: tuple[str, ...], **changes: object) -> Witness:
-    base = Witness(
-        ticket=False,
-        maintenance=False,
-        branch_exists=True,
-        own=None,
-        owner_gone=False,
-        tables={str(n): TABLES[name] for n, name in enumerate(tables)},
-    )
+def evidence(tables: tuple[str, ...], **changes: object) -> Evidence:
+    base = Evidence(Line.OPEN, tables={str(n): TABLES[name] for n, name in enumerate(tables)})
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def expected_decision(
-    names: tuple[str, ...], ticket: bool, maintenance: bool, branch: bool, own: str, gone: bool, forward_only: bool
-) -> Decision:
-    if not branch:
+def expected_decision(names: tuple[str, ...], e: Evidence, forward_only: bool) -> Decision:
+    """In the order of the table in ``docs/explanation/protocol.md``."""
+    gone, closed = e.owner_gone, e.line is Line.CLOSED
+    if not e.known or e.line is Line.UNRESOLVED:
+        return Decision.LEAVE
+    if e.ticket:
+        return Decision.DELETE_TICKET if gone or closed else Decision.WAIT
+    if e.end is End.MIXED:
+        return Decision.STOP
+    if e.end in (End.PUBLISHED, End.ABORTED):
+        return Decision.FINISH if gone or closed else Decision.WAIT
+    if closed:
         return Decision.DISCARD
-    if ticket:
-        return Decision.DELETE_TICKET if gone else Decision.WAIT
-    if own != "none":
-        return Decision.FINISH if gone else Decision.WAIT
+    if e.offered:
+        return Decision.WITHDRAW if gone else Decision.WAIT
     if "head behind pin" in names:
         return Decision.STOP
-    if maintenance:
+    if e.maintenance:
         return Decision.UNDO_MAINTENANCE if gone else Decision.WAIT
-    if names and all(name in EXACT for name in names):
+    if names and all(name in EXACT for name in names) and e.end is End.OPEN and not e.rebooted:
         return Decision.ROLL_FORWARD
     return Decision.ROLL_BACK if gone and not forward_only else Decision.WAIT
 
 
 def test_every_cell_of_the_recovery_decision_for_up_to_three_tables() -> None:
-    cells = 0
     flags = (False, True)
+    kinds = ({}, {"ticket": True}, {"offered": True}, {"maintenance": True}, {"known": False})
     for width in range(4):
         for names in itertools.combinations_with_replacement(TABLES, width):
-            for ticket, maintenance, branch, own, gone, forward_only in itertools.product(
-                flags, flags, flags, OWN, flags, flags
+            for kind, line, end, gone, rebooted, forward_only in itertools.product(
+                kinds, Line, End, flags, flags, flags
             ):
-                seen = witness(
-                    names, ticket=ticket, maintenance=maintenance, branch_exists=branch, own=OWN[own], owner_gone=gone
-                )
-                expected = expected_decision(names, ticket, maintenance, branch, own, gone, forward_only)
-                assert decide(seen, forward_only=forward_only) is expected, (names, seen)
-                cells += 1
-    assert cells == (1 + 8 + 36 + 120) * 96
+                found = evidence(names, line=line, end=end, owner_gone=gone, rebooted=rebooted, **kind)
+                expected = expected_decision(names, found, forward_only)
+                assert decide(found, forward_only=forward_only) is expected, (names, found)
 
 
 def test_one_untouched_table_rolls_the_finished_ones_back() -> None:
-    assert decide(witness(("exact", "exact", "untouched"), owner_gone=True)) is Decision.ROLL_BACK
+    assert decide(evidence(("exact", "exact", "untouched"), owner_gone=True)) is Decision.ROLL_BACK
 
 
 def test_a_complete_plan_is_rolled_forward_beside_a_living_owner() -> None:
-    assert decide(witness(("exact", "exact below others"))) is Decision.ROLL_FORWARD
+    assert decide(evidence(("exact", "exact below others"))) is Decision.ROLL_FORWARD
+
+
+def test_a_complete_plan_of_an_earlier_boot_is_rolled_back_because_its_files_may_be_torn() -> None:
+    assert decide(evidence(("exact", "exact"), rebooted=True, owner_gone=True)) is Decision.ROLL_BACK
+
+
+def test_a_commit_on_a_closed_line_is_finished_and_not_discarded() -> None:
+    assert decide(evidence((), line=Line.CLOSED, end=End.PUBLISHED)) is Decision.FINISH
+
+
+def test_an_intent_whose_branch_cannot_be_resolved_is_never_discarded() -> None:
+    for end, gone in itertools.product(End, (False, True)):
+        assert decide(evidence(("exact",), line=Line.UNRESOLVED, end=end, owner_gone=gone)) is Decision.LEAVE
 
 
 def test_a_plan_of_no_tables_is_never_rolled_forward() -> None:
-    assert decide(witness((), owner_gone=True)) is Decision.ROLL_BACK
+    assert decide(evidence((), owner_gone=True)) is Decision.ROLL_BACK
 
 
 # --- refusals as errors -------------------------------------------------------------------------------------------------
@@ -255,6 +362,7 @@ REFUSALS: list[tuple[Check, type[OmnigraphError]]] = [
     (Check.HEAD_MOVED, PreconditionFailed),
     (Check.FENCED, WriterFenced),
     (Check.BRANCH_GONE, NotFound),
+    (Check.CLOSED, NotFound),
     (Check.PIN_MOVED, ReadSetChanged),
     (Check.READ_MOVED, ReadSetChanged),
     (Check.MARK_MOVED, Conflict),

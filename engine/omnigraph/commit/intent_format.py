@@ -543,7 +543,7 @@ def _wrong_requests(file: _File) -> Iterator[str]:
     if requests and not any(request.owned for request in requests):
         yield "it owns none of its requests"
     single = len(requests) == 1 and requests[0].owned
-    if requests and single != (file.plan == requests[0].id):
+    if requests and single != (file.plan in {request.id for request in requests}):
         yield f"its plan id {file.plan} does not fit its requests"
     before = base.head if base is not None else None
     for request in requests:

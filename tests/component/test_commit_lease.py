@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from omnigraph.commit import audit, manners
 from omnigraph.commit.decide import Decision
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Ticket, encode_ticket
-from omnigraph.commit.queue.timing import Manners
 from omnigraph.commit.plan import BranchName, Counts, Owner
-from omnigraph.commit.recovery.recover import recover_all, recover_one
 from omnigraph.commit.protocol.run import run
+from omnigraph.commit.queue import timing
+from omnigraph.commit.queue.timing import ContentionTiming
+from omnigraph.commit.recovery import audit
+from omnigraph.commit.recovery.recover import recover_all, recover_one
 from omnigraph.commit.request import Prepared, Request
-from omnigraph.commit.steps import Step
+from omnigraph.commit.steps import AppendRows
 from omnigraph.commit.txn import Txn
 from omnigraph.core import failpoints
 from omnigraph.core.clock import ManualClock
@@ -36,11 +37,11 @@ FOREVER_S = 30.0
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kept turns wait until somebody ends them: what a test sees does not hang on the machine's speed."""
-    for name in ("KEEP_MIN_S", "KEEP_MAX_S"):
-        monkeypatch.setattr(manners, name, FOREVER_S)
-    for name in ("KEPT_COMMITS", "KEPT_WAIT_S"):
-        monkeypatch.setattr(manners, name, 1e9)
+    """Leases wait until a test ends them: what it sees does not hang on the machine's speed."""
+    for name in ("LEASE_GAP_MIN_S", "LEASE_GAP_MAX_S"):
+        monkeypatch.setattr(timing, name, FOREVER_S)
+    for name in ("LEASE_COMMITS", "LEASE_WAIT_S"):
+        monkeypatch.setattr(timing, name, 1e9)
 
 
 @pytest.fixture
@@ -49,19 +50,19 @@ def writer(patient: None, engines: Callable[..., Engine]) -> Iterator[Engine]:
     engine = engines()
     in_a_row(engine)
     yield engine
-    engine.leases.let_go()
+    engine.leases.release_idle()
 
 
 def in_a_row(engine: Engine) -> None:
     """It has met others, and its next write comes directly behind its last."""
-    engine.timing.note_neighbour()
+    engine.timing.note_contention()
     with engine.timing.writing():
         pass
 
 
-def in_a_row_at(commit_s: float) -> Manners:
+def in_a_row_at(commit_s: float) -> ContentionTiming:
     """Of a process whose commits take so long, in the middle of a row of writes."""
-    mine = Manners(ManualClock())
+    mine = ContentionTiming(ManualClock())
     for _ in range(50):
         mine.note_commit(commit_s)
     for _ in range(2):
@@ -112,7 +113,7 @@ def test_the_next_write_takes_its_place_directly_behind_the_last(
     append(writer, TWO, ["b"])
     [second] = pending(writer)
     append(writer, ONE, ["c"])  # fewer tables than the turn is about
-    writer.kept.let_go()
+    writer.leases.release_idle()
     third = done[-1][1]
     assert pending(writer) == []
     assert done == [
@@ -139,10 +140,10 @@ def test_a_turn_that_nobody_takes_up_ends_by_itself(engines: Callable[..., Engin
     engine = engines()
     in_a_row(engine)
     gone = threading.Event()
-    with failpoints.armed("kept.before_delete", lambda **_: gone.set()):
+    with failpoints.armed("lease.before_delete", lambda **_: gone.set()):
         append(engine, ONE, ["a"])
         assert gone.wait(10)
-    engine.leases.let_go()
+    engine.leases.release_idle()
     assert pending(engine) == []
 
 
@@ -155,14 +156,14 @@ def test_a_write_of_other_tables_queues_behind(writer: Engine, monkeypatch: pyte
     until(lambda: len(pending(writer)) == 2, "its ticket")
     assert done[0][0] == "arm" and done[0][1] > kept
     assert other.is_alive()
-    writer.kept.let_go()
+    writer.leases.release_idle()
     other.join(60)
     assert not other.is_alive()
-    writer.kept.let_go()
+    writer.leases.release_idle()
     assert pending(writer) == [] and faults_of(writer) == []
 
 
-def test_who_judges_what_is_pending_in_the_same_process_does_not_meet_its_kept_turn(writer: Engine) -> None:
+def test_who_judges_what_is_pending_in_the_same_process_does_not_meet_its_lease(writer: Engine) -> None:
     append(writer, ONE, ["a"])
     assert len(pending(writer)) == 1
     assert writer.pending() == [] and pending(writer) == []
@@ -185,12 +186,12 @@ def test_closing_a_graph_lets_go(patient: None, engines: Callable[..., Engine]) 
 
 def test_only_a_process_that_writes_in_a_row_keeps_its_turn() -> None:
     clock = ManualClock()
-    mine = Manners(clock)
+    mine = ContentionTiming(clock)
 
     def write() -> bool:
         with mine.writing():
             clock.sleep(0.01)
-            return mine.keeps_turn(0.01, waiting=1)
+            return mine.keeps_lease(0.01, waiting=1)
 
     assert not write(), "the first of its life"
     assert write(), "directly behind"
@@ -202,20 +203,20 @@ def test_only_a_process_that_writes_in_a_row_keeps_its_turn() -> None:
 
 def test_those_who_wait_come_first_after_a_few_commits() -> None:
     mine = in_a_row_at(0.01)
-    assert mine.keeps_turn(manners.KEPT_COMMITS * 0.0099, waiting=1)
-    assert not mine.keeps_turn(manners.KEPT_COMMITS * 0.0101, waiting=1)
+    assert mine.keeps_lease(timing.LEASE_COMMITS * 0.0099, waiting=1)
+    assert not mine.keeps_lease(timing.LEASE_COMMITS * 0.0101, waiting=1)
 
 
 def test_the_more_there_are_who_wait_the_shorter_is_a_turn() -> None:
     mine = in_a_row_at(10.0)
     for waiting in (1, 2, 20):
-        share = manners.KEPT_WAIT_S / waiting
-        assert mine.keeps_turn(0.99 * share, waiting) and not mine.keeps_turn(1.01 * share, waiting)
-    assert mine.keeps_turn(0.99 * manners.KEPT_WAIT_S, waiting=0)
+        share = timing.LEASE_WAIT_S / waiting
+        assert mine.keeps_lease(0.99 * share, waiting) and not mine.keeps_lease(1.01 * share, waiting)
+    assert mine.keeps_lease(0.99 * timing.LEASE_WAIT_S, waiting=0)
 
 
 def test_a_turn_ends_after_so_many_plans(writer: Engine) -> None:
-    for number in range(manners.KEPT_MAX - 1):
+    for number in range(timing.LEASE_PLANS_MAX - 1):
         append(writer, ONE, [str(number)])
         assert len(pending(writer)) == 1
     append(writer, ONE, ["last"])
@@ -225,7 +226,7 @@ def test_a_turn_ends_after_so_many_plans(writer: Engine) -> None:
 def test_a_writer_behind_is_not_starved_by_one_that_never_pauses(engines: Callable[..., Engine]) -> None:
     busy, other = engines(), engines()
     for engine in (busy, other):
-        engine.timing.note_neighbour()
+        engine.timing.note_contention()
     stop = threading.Event()
 
     def loop() -> None:
@@ -244,9 +245,9 @@ def test_a_writer_behind_is_not_starved_by_one_that_never_pauses(engines: Callab
         thread.join(60)
     order = actors(other)
     between = "".join("o" if actor == "other" else "b" for actor in order).split("o")[1:-1]
-    assert max(map(len, between)) <= 3 * manners.KEPT_MAX, "a turn, and what slipped in where nobody queued yet"
-    busy.kept.let_go()
-    other.kept.let_go()
+    assert max(map(len, between)) <= 3 * timing.LEASE_PLANS_MAX, "a turn, and what slipped in where nobody queued yet"
+    busy.leases.release_idle()
+    other.leases.release_idle()
     assert faults_of(other) == []
 
 
@@ -275,7 +276,7 @@ def test_a_ticket_that_cannot_be_made_after_an_abort_costs_the_place_and_nothing
     with failpoints.armed("apply.before_commit", disturb):
         append(writer, ONE, ["disturbed"], actor="writer")
     for engine in (writer, newcomer):
-        engine.leases.let_go()
+        engine.leases.release_idle()
     assert len(armed) == 3 and actors(writer).count("writer") == 2
     assert pending(writer) == [] and faults_of(writer) == []
 
@@ -283,7 +284,7 @@ def test_a_ticket_that_cannot_be_made_after_an_abort_costs_the_place_and_nothing
 # --- giving way ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_older_ticket_comes_before_a_kept_turn(writer: Engine, engines: Callable[..., Engine]) -> None:
+def test_an_older_ticket_comes_before_a_lease(writer: Engine, engines: Callable[..., Engine]) -> None:
     other = engines(clock=ManualClock())  # its clock is behind: its names are old
     append(writer, ONE, ["a"], actor="writer")
     op = new_ulid(other.clock)
@@ -292,7 +293,7 @@ def test_an_older_ticket_comes_before_a_kept_turn(writer: Engine, engines: Calla
         op,
         "load",
         BranchName("main", other.graph_id),
-        tuple(ONE),
+        tuple((key, "") for key in ONE),
         replace(Owner("another-host", "another-boot", 7, 7)),
     )
     other.intents.arm(op, encode_ticket(ticket))
@@ -304,14 +305,14 @@ def test_an_older_ticket_comes_before_a_kept_turn(writer: Engine, engines: Calla
     other.intents.disarm(op)
     thread.join(60)
     assert not thread.is_alive()
-    writer.kept.let_go()
+    writer.leases.release_idle()
     assert pending(writer) == [] and faults_of(writer) == []
 
 
-def test_a_write_that_prepares_too_long_has_lost_the_kept_turn(
+def test_a_write_that_prepares_too_long_has_lost_the_lease(
     writer: Engine, engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manners, "FIRST_SIGN", 0.01)
+    monkeypatch.setattr(timing, "FIRST_BEAT", 0.01)
     append(writer, ONE, ["a"])
     [kept] = pending(writer)
     other = engines()
@@ -324,36 +325,39 @@ def test_a_write_that_prepares_too_long_has_lost_the_kept_turn(
             until(lambda: kept not in pending(other), "the kept turn's end")
             append(other, ONE, ["in between"], actor="other")
         rows = rows_for(txn, ONE[0], ["slow"])
-        return Prepared((Action(ONE[0], lambda h, m: writer.tables.stage_append(h, rows, m), Counts(inserted=1)),))
+        return Prepared((AppendRows(ONE[0], (Counts(inserted=1),), rows),))
 
     run(writer, Request("load", "main", frozenset(ONE), "slow"), prepare, Meter())
     assert prepared == 2 and actors(writer) == ["writer", "other", "slow"]
-    writer.kept.let_go()
-    other.kept.let_go()
+    writer.leases.release_idle()
+    other.leases.release_idle()
     assert not [row for row in history_of(writer) if isinstance(row, AbortRow)]
     assert pending(writer) == [] and faults_of(writer) == []
 
 
-def test_a_long_staging_in_a_kept_turn_holds_a_ticket(writer: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_staging_in_a_lease_holds_a_ticket(writer: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     append(writer, ONE, ["a"])
     [kept] = pending(writer)
     seen: list[tuple[bool, bool]] = []
 
-    def stage(rows: Any, handle: Any, meter: Meter) -> Any:
+    stage_append = writer.tables.stage_append
+
+    def stage(*args: Any, **kwargs: Any) -> Any:
         intents = [writer.intents.read(op) for op in pending(writer) if op > kept]
         seen.append((kept in pending(writer), all(one is not None and one.ticket is not None for one in intents)))
-        return writer.tables.stage_append(handle, rows, meter)
+        return stage_append(*args, **kwargs)
+
+    monkeypatch.setattr(writer.tables, "stage_append", stage)
 
     def prepare(txn: Txn) -> Prepared:
         rows = rows_for(txn, ONE[0], ["b"])
-        action = Action(ONE[0], lambda handle, meter: stage(rows, handle, meter), Counts(inserted=1))
-        return Prepared((action,), stage_first=True)
+        return Prepared((AppendRows(ONE[0], (Counts(inserted=1),), rows),), stage_first=True)
 
     done = calls(monkeypatch, writer)
     run(writer, Request("load", "main", frozenset(ONE), "slow"), prepare, Meter())
     assert seen[0][1], "a ticket, and no plan yet"
     assert [name for name, op in done if op > kept][:2] == ["arm", "rewrite"]
-    writer.kept.let_go()
+    writer.leases.release_idle()
     assert pending(writer) == [] and faults_of(writer) == []
 
 
@@ -367,11 +371,11 @@ def test_a_refused_write_and_one_without_changes_end_the_turn(writer: Engine) ->
     append(writer, ONE, ["a"])
     with pytest.raises(InvalidInput):
         run(writer, Request("load", "main", frozenset(ONE)), refuse, Meter())
-    writer.kept.let_go()
+    writer.leases.release_idle()
     assert pending(writer) == []
     append(writer, ONE, ["b"])
     assert run(writer, Request("load", "main", frozenset(ONE)), lambda txn: None, Meter()).row is None
-    writer.kept.let_go()
+    writer.leases.release_idle()
     assert pending(writer) == []
 
 
@@ -391,27 +395,25 @@ def test_a_file_that_could_not_be_deleted_is_a_warning_of_the_next_write(
         patch.setattr(writer.store, "delete", refuse)
         outcome = append(writer, ONE, ["b"])
     assert outcome.row is not None and outcome.warnings == ("not now",)
-    writer.kept.let_go()
+    writer.leases.release_idle()
     assert pending(writer) == [kept]
     [recovered] = recover_all(writer, meter=Meter())
     assert recovered.decision is Decision.FINISH
     assert pending(writer) == [] and faults_of(writer) == []
 
 
-def test_a_kept_turn_of_a_living_writer_is_no_business_of_recovery(
-    writer: Engine, engines: Callable[..., Engine]
-) -> None:
+def test_a_lease_of_a_living_writer_is_no_business_of_recovery(writer: Engine, engines: Callable[..., Engine]) -> None:
     other = engines()
     append(writer, ONE, ["a"], actor="writer")
     kept, before = pending(other), other.latest("main").version
-    assert not other.manners.contended
+    assert not other.timing.contended
     [left] = recover_all(other, meter=Meter())
     assert left.decision is Decision.WAIT and pending(other) == kept
     assert audit.read(other) == [] and other.latest("main").version == before
-    assert other.manners.contended, "who has just come queues like those who are here"
+    assert other.timing.contended, "who has just come queues like those who are here"
 
 
-def test_a_kept_turn_whose_writer_is_gone_is_finished(writer: Engine, engines: Callable[..., Engine]) -> None:
+def test_a_lease_whose_writer_is_gone_is_finished(writer: Engine, engines: Callable[..., Engine]) -> None:
     other = engines()
     append(writer, ONE, ["a"], actor="writer")
     [op] = pending(other)
@@ -421,7 +423,7 @@ def test_a_kept_turn_whose_writer_is_gone_is_finished(writer: Engine, engines: C
     assert recover_one(other, intent, gone=True, meter=Meter()).decision is Decision.FINISH
     assert pending(other) == [] and other.latest("main").version == before
     append(writer, ONE, ["b"], actor="writer")
-    writer.kept.let_go()
+    writer.leases.release_idle()
     assert actors(other) == ["writer", "writer"] and faults_of(other) == []
 
 
@@ -446,7 +448,7 @@ def test_a_plan_that_was_in_the_way_of_another_keeps_its_place(
 
     def disturb(**_: Any) -> None:
         if not waiting:
-            behind.manners.note_neighbour()
+            behind.timing.note_contention()
             assert max(pending(newcomer)) == armed[-1]
             waiting.append(threading.Thread(target=lambda: append(behind, ONE, ["behind"], actor="behind")))
             waiting[0].start()
@@ -455,12 +457,12 @@ def test_a_plan_that_was_in_the_way_of_another_keeps_its_place(
 
     with failpoints.armed("apply.before_commit", disturb):
         append(writer, ONE, ["disturbed"], actor="writer")
-    writer.kept.let_go()
+    writer.leases.release_idle()
     waiting[0].join(60)
     assert not waiting[0].is_alive()
     assert actors(writer)[-2:] == ["writer", "behind"], "the place was kept"
     assert "newcomer" in actors(writer)
     assert len(armed) == 2 and armed == sorted(armed)
     for engine in (behind, newcomer):
-        engine.leases.let_go()
+        engine.leases.release_idle()
     assert pending(writer) == [] and faults_of(writer) == []

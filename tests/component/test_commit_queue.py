@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from omnigraph.commit import manners
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import Ticket, encode_ticket
 from omnigraph.commit.plan import BranchName, Counts, Owner
 from omnigraph.commit.protocol.run import run
+from omnigraph.commit.queue import timing
+from omnigraph.commit.queue.line import QueueLine
 from omnigraph.commit.request import Prepared, Request
-from omnigraph.commit.steps import Step
-from omnigraph.commit.queue.arming import Turn
+from omnigraph.commit.steps import AppendRows
 from omnigraph.commit.txn import Txn
 from omnigraph.core import failpoints
 from omnigraph.core.clock import ManualClock
@@ -33,7 +33,9 @@ ELSEWHERE = Owner("another-host", "another-boot", 7, 7)
 
 def put_ticket(engine: Engine, owner: Owner, keys: list[str]) -> str:
     op = new_ulid(engine.clock)
-    ticket = Ticket(engine.graph_id, op, "load", BranchName(MAIN, engine.graph_id), tuple(keys), owner)
+    ticket = Ticket(
+        engine.graph_id, op, "load", BranchName(MAIN, engine.graph_id), tuple((key, "") for key in keys), owner
+    )
     engine.intents.arm(op, encode_ticket(ticket))
     return op
 
@@ -46,7 +48,7 @@ def test_a_dead_owner_of_this_host_is_not_waited_for(engines: Callable[..., Engi
     clock = ManualClock()
     engine = engines(clock=clock)
     put_ticket(engine, replace(engine.owner, started=engine.owner.started + 1), ONE)
-    engine.timing.note_neighbour()
+    engine.timing.note_contention()
     before = clock.monotonic()
     append(engine, ONE, ["a"])
     assert clock.monotonic() - before < 1.0
@@ -60,11 +62,11 @@ def test_a_row_of_owners_that_nobody_knows_to_be_dead_costs_one_grace_and_not_on
     engine = engines(clock=clock)
     for _ in range(6):
         put_ticket(engine, ELSEWHERE, ONE)
-    engine.timing.note_neighbour()
+    engine.timing.note_contention()
     before = clock.monotonic()
     append(engine, ONE, ["a"], deadline_s=600)
     waited = clock.monotonic() - before
-    grace = manners.GRACE_MIN_S
+    grace = timing.GRACE_MIN_S
     assert grace <= waited < 2 * grace, "not six graces"
     assert pending(engine) == [] and faults_of(engine) == []
 
@@ -73,7 +75,7 @@ def test_tickets_of_other_tables_are_not_waited_for(engines: Callable[..., Engin
     clock = ManualClock()
     engine = engines(clock=clock)
     other = put_ticket(engine, ELSEWHERE, TWO[1:])
-    engine.timing.note_neighbour()
+    engine.timing.note_contention()
     before = clock.monotonic()
     append(engine, ONE, ["a"])
     assert clock.monotonic() - before < 1.0
@@ -82,25 +84,25 @@ def test_tickets_of_other_tables_are_not_waited_for(engines: Callable[..., Engin
 
 def test_a_row_that_somebody_else_ended_after_a_silence_makes_the_next_grace_short() -> None:
     clock = ManualClock()
-    mine = manners.Manners(clock)
-    watch = manners.FrontWatch(mine, clock)
+    mine = timing.ContentionTiming(clock)
+    watch = timing.FrontWatch(mine, clock)
     assert not watch.beyond_grace("first", "1")
     clock.sleep(0.6 * mine.grace_s)
     assert not watch.beyond_grace("first", "1")
     watch.front_moved()
     assert mine.aware
-    later = manners.FrontWatch(mine, clock)  # of the next write of this process
+    later = timing.FrontWatch(mine, clock)  # of the next write of this process
     assert not later.beyond_grace("second", "1")
-    clock.sleep(1.01 * manners.AWARE_GRACE * mine.grace_s)
+    clock.sleep(1.01 * timing.AWARE_GRACE * mine.grace_s)
     assert later.beyond_grace("second", "1"), "who kills one process often kills more"
-    clock.sleep(manners.AWARE_GRACES * mine.grace_s)
+    clock.sleep(timing.AWARE_GRACES * mine.grace_s)
     assert not mine.aware, "and forgets it"
 
 
 def test_a_front_that_moves_by_itself_teaches_nothing() -> None:
     clock = ManualClock()
-    mine = manners.Manners(clock)
-    watch = manners.FrontWatch(mine, clock)
+    mine = timing.ContentionTiming(clock)
+    watch = timing.FrontWatch(mine, clock)
     watch.beyond_grace("first", "1")
     clock.sleep(0.4 * mine.grace_s)
     watch.beyond_grace("first", "2")  # it has shown that it lives
@@ -130,7 +132,7 @@ def test_a_waiter_reads_the_nearest_ticket_that_is_in_its_way_and_no_other(
                 engine.intents.disarm(op)
 
     monkeypatch.setattr(clock, "sleep", sleep)
-    engine.timing.note_neighbour()
+    engine.timing.note_contention()
     append(engine, ONE, ["a"])
     assert read == [apart, row[-1]]
     assert pending(engine) == [apart]
@@ -141,7 +143,7 @@ def test_what_the_plan_before_leaves_behind_is_open_before_the_state_says_so(
 ) -> None:
     first, second = engines(), engines()
     for engine in (first, second):
-        engine.timing.note_neighbour()
+        engine.timing.note_contention()
     behind, there = threading.Event(), threading.Event()
     glance = second.intents.glance
 
@@ -153,20 +155,18 @@ def test_what_the_plan_before_leaves_behind_is_open_before_the_state_says_so(
 
     monkeypatch.setattr(second.intents, "glance", looked)
     opened_at: list[tuple[str, int]] = []
-    quietly = Turn._open_quietly
+    quietly = QueueLine._open_quietly
 
-    def noted(self: Turn, ref: TableRef, version: int) -> None:
+    def noted(self: QueueLine, ref: TableRef, version: int) -> None:
         opened_at.append((ref.location, version))
         quietly(self, ref, version)
 
-    monkeypatch.setattr(Turn, "_open_quietly", noted)
+    monkeypatch.setattr(QueueLine, "_open_quietly", noted)
 
     def prepare(txn: Txn) -> Prepared:
         behind.set()
         rows = rows_for(txn, ONE[0], ["first"])
-        return Prepared(
-            (Action(ONE[0], lambda handle, meter: first.tables.stage_append(handle, rows, meter), Counts(inserted=1)),)
-        )
+        return Prepared((AppendRows(ONE[0], (Counts(inserted=1),), rows),))
 
     swap = first.manifest.swap
 
@@ -195,7 +195,7 @@ def test_a_writer_that_met_nobody_never_lists(engines: Callable[..., Engine], mo
     monkeypatch.setattr(engine.intents, "names", lambda meter=None: listed.append(1) or names(meter))
     append(engine, TWO, ["a"])
     assert listed == []
-    engine.timing.note_neighbour()
+    engine.timing.note_contention()
     append(engine, TWO, ["b"])
     assert listed != []
 
@@ -210,49 +210,47 @@ def test_a_complete_plan_in_the_way_is_published_first_and_nobody_waits_for_its_
         append(dead, TWO, ["theirs"], actor="dead")
     before = clock.monotonic()
     row = append(engine, TWO, ["ours"], actor="ours").row
-    assert row is not None and clock.monotonic() - before < manners.GRACE_MIN_S
+    assert row is not None and clock.monotonic() - before < timing.GRACE_MIN_S
     commits = [one for one in history_of(engine) if isinstance(one, CommitRow)]
     assert [one.actor for one in commits[-2:]] == ["dead", "ours"]
     assert faults_of(engine) == []
 
 
-def test_a_writer_that_prepares_longer_than_the_grace_keeps_its_turn(
+def test_a_writer_that_prepares_longer_than_the_grace_keeps_its_queue_position(
     engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manners, "GRACE_MIN_S", 0.4)
-    monkeypatch.setattr(manners, "GRACE_COMMITS", 0.0)
+    monkeypatch.setattr(timing, "GRACE_MIN_S", 0.4)
+    monkeypatch.setattr(timing, "GRACE_COMMITS", 0.0)
     slow, quick = engines(), engines()
     for engine in (slow, quick):
-        engine.timing.note_neighbour()
-    in_turn, waited = threading.Event(), threading.Event()
+        engine.timing.note_contention()
+    at_front, waited = threading.Event(), threading.Event()
     asked: list[float] = []
-    beyond = manners.FrontWatch.beyond_grace
+    beyond = timing.FrontWatch.beyond_grace
 
-    def watched(self: manners.FrontWatch, op: str, stamp: str, rank: int = 1) -> bool:
+    def watched(self: timing.FrontWatch, op: str, stamp: str, rank: int = 1) -> bool:
         asked.append(quick.clock.monotonic())
         if asked[-1] - asked[0] > 3 * 0.4:
             waited.set()
         return beyond(self, op, stamp, rank)
 
-    monkeypatch.setattr(manners.FrontWatch, "beyond_grace", watched)
+    monkeypatch.setattr(timing.FrontWatch, "beyond_grace", watched)
 
     def prepare(txn: Txn) -> Prepared:
-        in_turn.set()
+        at_front.set()
         assert waited.wait(60), "nobody stood behind for three graces"
         rows = rows_for(txn, ONE[0], ["slow"])
-        return Prepared(
-            (Action(ONE[0], lambda handle, meter: slow.tables.stage_append(handle, rows, meter), Counts(inserted=1)),)
-        )
+        return Prepared((AppendRows(ONE[0], (Counts(inserted=1),), rows),))
 
     first = threading.Thread(target=lambda: run(slow, Request("load", MAIN, frozenset(ONE), "slow"), prepare, Meter()))
     second = threading.Thread(target=lambda: append(quick, ONE, ["quick"], actor="quick"))
     first.start()
-    assert in_turn.wait(60)
+    assert at_front.wait(60)
     second.start()
     for one in (first, second):
         one.join(60)
         assert not one.is_alive()
     rows = history_of(quick)[1:]
-    assert [row.actor for row in rows] == ["slow", "quick"], "the turn was not taken away"
+    assert [row.actor for row in rows] == ["slow", "quick"], "the queue position was not taken away"
     assert not [row for row in rows if isinstance(row, AbortRow)]
     assert len(commits_of(quick)) == 3 and faults_of(quick) == []
