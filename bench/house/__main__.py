@@ -44,7 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
         prog="./run house", description="What the packages hold, how they import each other, and what a call enters."
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--write", action="store_true", help=f"rewrite the table in {page.PAGE.relative_to(source.ROOT)}")
+    parser.add_argument(
+        "--write", action="store_true", help=f"rewrite the table in {page.PAGE.relative_to(source.ROOT)}"
+    )
     parser.add_argument("--only", action="append", choices=walks.WALKS, help="only these walks")
     parser.add_argument("--into", type=Path, default=page.PAGE, help="the page that --write rewrites")
     given = parser.parse_args(arguments)

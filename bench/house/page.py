@@ -151,7 +151,10 @@ def _named(now: Found) -> str:
         ("Cycles of packages at import", _cycles(now["package_cycles"])),
         ("Cycles of packages through imports inside functions or for types", _cycles(now["package_cycles_lazy"])),
         ("The longest chain of imports", [" → ".join(f"`{name}`" for name in now["chain"])]),
-        ("Names of more than one public class", [f"`{name}` {len(where)}" for name, where in now["classes_twice"].items()]),
+        (
+            "Names of more than one public class",
+            [f"`{name}` {len(where)}" for name, where in now["classes_twice"].items()],
+        ),
     ]
     return "\n\n".join(f"{title}: {'; '.join(found) or 'none'}." for title, found in parts)
 

@@ -44,9 +44,7 @@ def measure(house: House) -> dict[str, Any]:
 
 def edges(house: House, *kinds: str) -> Graph:
     """Return which modules each module imports, by imports of these kinds."""
-    return {
-        name: {one.target for one in module.imports if one.kind in kinds} for name, module in house.modules.items()
-    }
+    return {name: {one.target for one in module.imports if one.kind in kinds} for name, module in house.modules.items()}
 
 
 def reversed_(graph: Graph) -> Graph:

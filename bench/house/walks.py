@@ -68,7 +68,9 @@ def run(only: frozenset[str] | None = None) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _least(tracer: Tracer, act: Callable[[int], object], prepare: Callable[[int], object] | None = None) -> dict[str, Any]:
+def _least(
+    tracer: Tracer, act: Callable[[int], object], prepare: Callable[[int], object] | None = None
+) -> dict[str, Any]:
     """Do ``act`` with a number of its own each time, after ``prepare``, which is not counted."""
     seen: list[dict[str, Any]] = []
     for number in range(WARM + COUNTED):

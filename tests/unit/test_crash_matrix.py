@@ -6,8 +6,8 @@ import inspect
 
 import omnigraph
 from omnigraph import graph as graphs
+from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.cells import Cell
-from omnigraph.testing.operations import OPERATIONS
 from omnigraph.write.changes import MODES
 from omnigraph.write.staged import StagingTxn
 
