@@ -24,7 +24,15 @@ _WITHOUT_A_FRAME: Final = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<
 class Tracer:
     """Install it before the threads that it shall see are started. Counts only between ``start`` and ``stop``."""
 
-    def __init__(self, folders: Sequence[Path], evaluators: frozenset[str], layers: Sequence[Sequence[str]]) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        evaluators: frozenset[str] = frozenset(),
+        layers: Sequence[Sequence[str]] = (),
+        *,
+        root: Path = ROOT,
+    ) -> None:
+        self._root = root
         self._folders = tuple(f"{folder}/" for folder in folders)
         self._evaluators = evaluators
         self._rank = {name: rank for rank, names in enumerate(layers) for name in names}
@@ -67,7 +75,7 @@ class Tracer:
         return {
             "files": len(self.files),
             "by_package": dict(sorted(Counter(_package(name) for name in self.files).items())),
-            "lines": sum(len((ROOT / name).read_text(encoding="utf-8").splitlines()) for name in self.files),
+            "lines": sum(len((self._root / name).read_text(encoding="utf-8").splitlines()) for name in self.files),
             "calls": self.calls,
             "switches": self.switches,
             "depth": self.depth,
@@ -122,7 +130,7 @@ class Tracer:
             return self._names[code]
         except KeyError:
             ours = code.co_filename.startswith(self._folders) and code.co_name not in _WITHOUT_A_FRAME
-            name = str(Path(code.co_filename).relative_to(ROOT)) if ours else None
+            name = str(Path(code.co_filename).relative_to(self._root)) if ours else None
             self._names[code] = name
             return name
 
