@@ -78,7 +78,7 @@ def _starting(tries: int) -> list[Row]:
     return [
         ["Python itself", child("-c", "pass"), ""],
         ["`import omnigraph`", child("-c", "import omnigraph"), "< 0.5"],
-        ["`omnigraph --help`", child("-m", "omnigraph.cli", "--help"), "< 0.3"],
+        ["the help of the command line", child("-m", "omnigraph.cli", "--help"), "< 0.3"],
     ]
 
 

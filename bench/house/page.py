@@ -146,6 +146,8 @@ def _named(now: Found) -> str:
             f"Functions over {FUNCTION_LINES_MAX} lines or {PARAMETERS_MAX} parameters (lines, parameters)",
             [f"`{one['function']}` {one['lines']}, {one['parameters']}" for one in now["functions_over"]],
         ),
+        ("Modules that most others import", [f"`{name}` {count}" for name, count in now["fan_in"]]),
+        ("Modules that import most others", [f"`{name}` {count}" for name, count in now["fan_out"]]),
         ("Cycles of modules at import", _cycles(now["cycles"])),
         ("Cycles of modules through imports inside functions or for types", _cycles(now["cycles_lazy"])),
         ("Cycles of packages at import", _cycles(now["package_cycles"])),
