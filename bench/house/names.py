@@ -76,13 +76,16 @@ class _Known:
             return []
         self._read(module)
         for node in self._trees[module].body:
-            target = node.target if isinstance(node, ast.AnnAssign) else None
-            target = node.targets[0] if isinstance(node, ast.Assign) else target
-            if isinstance(target, ast.Name) and target.id == "_PUBLIC" and isinstance(value := _value(node), ast.Dict):
-                self._imports[module].update(_lazy(value))
-                return [key.value for key in value.keys if isinstance(key, ast.Constant)]
-            if isinstance(target, ast.Name) and target.id == "__all__" and isinstance(value := _value(node), ast.List):
-                return [item.value for item in value.elts if isinstance(item, ast.Constant)]
+            if not isinstance(node, ast.Assign | ast.AnnAssign):
+                continue
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            name = target.id if isinstance(target, ast.Name) else ""
+            if name == "_PUBLIC" and isinstance(node.value, ast.Dict):
+                lazy = dict(_lazy(node.value))
+                self._imports[module].update(lazy)
+                return list(lazy)
+            if name == "__all__" and isinstance(node.value, ast.List):
+                return [str(item.value) for item in node.value.elts if isinstance(item, ast.Constant)]
         return []
 
     def resolve(self, module: str, name: str) -> Name | None:
@@ -111,10 +114,6 @@ class _Known:
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                     for text in re.findall(r"[A-Za-z_]\w*", node.value):
                         yield module, text
-
-
-def _value(node: ast.stmt) -> ast.expr | None:
-    return node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
 
 
 def _lazy(table: ast.Dict) -> Iterator[tuple[str, Name]]:

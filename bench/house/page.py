@@ -130,11 +130,11 @@ def _upwards(now: Found) -> str:
 def _packages(now: Found, then: Found | None) -> str:
     old = {one["package"]: one for one in (then or {"packages": []})["packages"]}
     new = {one["package"]: one for one in now["packages"]}
-    rows = []
+    rows: list[list[Any]] = []
     for name in sorted({*old, *new}):
         was, one = old.get(name, {}), new.get(name, {})
-        columns = ("modules", "lines", "median", "fan_in", "fan_out", "inner_edges")
-        rows.append([f"`{name}`", was.get("modules"), was.get("lines"), *(one.get(column) for column in columns)])
+        kept = ("modules", "lines", "median", "fan_in", "fan_out", "inner_edges")
+        rows.append([f"`{name}`", was.get("modules"), was.get("lines"), *(one.get(column) for column in kept)])
     columns = ["package", "modules before", "lines before", "modules", "lines", "median", "fan-in", "fan-out", "inside"]
     return _markdown(columns, rows)
 
