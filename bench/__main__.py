@@ -18,6 +18,7 @@ from bench import (
     report,
     results,
     spark,
+    startup,
     throughput,
     upkeep,
     wire,
@@ -25,7 +26,7 @@ from bench import (
 from bench.lab import Lab
 
 AT_THE_WIRE = {"wire": wire.run, "cap": cap.run, "mutate": mutate.run}
-ALONE = {"throughput": throughput.run, "upkeep": upkeep.run}
+ALONE = {"startup": startup.run, "throughput": throughput.run, "upkeep": upkeep.run}
 # Only when named: they have their own pages, or need Java.
 APART = {
     "contention": contention.run,

@@ -47,6 +47,9 @@ listing, transaction and version beside those that are there.
 On a local disk. A rewrite is Lance's own; what is added is finding the work, a turn among writers, one swap of the manifest, and
 the indexes. Cleanup deletes in calls of a thousand versions, so its memory does not grow with what it deletes.
 """,
+    "startup": """\
+## Starting, and the languages
+""",
     "throughput": """\
 ## Throughput and memory
 """,

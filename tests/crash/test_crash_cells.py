@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.cells import CALLS, Cell, Matrix, Verdict
-from omnigraph.testing.operations import OPERATIONS
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 # Every cut of these, and some of each of the others: all of all are the long form.

@@ -14,6 +14,7 @@ from typing import Any
 
 _FENCE = re.compile(r"^( *```)(\S+)(?: [^\n`]*)?$", re.M)
 _LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s]+)\)")
+HISTORY = "## Kept for history"
 _ITEM = re.compile(r"^- +\[([^\]]+)\]\(([^)\s]+\.md)\)", re.M)
 
 
@@ -30,8 +31,10 @@ def on_config(config: Any) -> Any:
 
 
 def navigation(docs: Path) -> list[Any]:
-    """Sections and pages in the order of the front page; a page that it does not name stands with those of its folder."""
+    """Sections and pages in the order of the front page; a page that it does not name stands with those of its folder,
+    unless it is kept for history."""
     text = (docs / "README.md").read_text(encoding="utf-8")
+    history = of_history(docs)
     found: list[Any] = [{"Home": "README.md"}]
     named = {"README.md"}
     for section in re.split(r"^## +", text, flags=re.M)[1:]:
@@ -41,7 +44,7 @@ def navigation(docs: Path) -> list[Any]:
         if pages:
             found.append({title.strip(): pages})
     rest = sorted(
-        str(page.relative_to(docs)) for page in docs.rglob("*.md") if str(page.relative_to(docs)) not in named
+        str(page.relative_to(docs)) for page in docs.rglob("*.md") if str(page.relative_to(docs)) not in named | history
     )
     for path in rest:
         folder = path.rpartition("/")[0]
@@ -51,6 +54,12 @@ def navigation(docs: Path) -> list[Any]:
         else:
             section.append(path)
     return found
+
+
+def of_history(docs: Path) -> set[str]:
+    """Return the decision pages that are listed as kept for history: they are in the site, and not in its navigation."""
+    text = (docs / "decisions" / "README.md").read_text(encoding="utf-8")
+    return {f"decisions/{path}" for _, path in _ITEM.findall(text.partition(HISTORY)[2])}
 
 
 def _is_of(folder: str, pages: Any) -> bool:

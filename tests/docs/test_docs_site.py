@@ -55,5 +55,12 @@ def test_the_order_of_the_site_is_that_of_the_front_page() -> None:
     assert sections[:4] == ["Home", "Tutorial", "How to", "Reference"]
     assert next(iter(nav[1]["Tutorial"][0].values())) == "tutorial/first-graph.md"
     assert "More" not in sections
-    decided = next(one["Decisions"] for one in nav if "Decisions" in one)
-    assert len(decided) == len(list((pages.DOCS / "decisions").glob("*.md")))
+
+
+def test_decisions_that_are_kept_for_history_are_pages_and_not_in_the_navigation() -> None:
+    decided = next(one["Decisions"] for one in site.navigation(pages.DOCS) if "Decisions" in one)
+    shown = {page if isinstance(page, str) else next(iter(page.values())) for page in decided}
+    history = site.of_history(pages.DOCS)
+    every = {f"decisions/{page.name}" for page in (pages.DOCS / "decisions").glob("*.md")}
+    assert history and shown.isdisjoint(history)
+    assert shown | history == every

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.cells import FULL, Matrix, Verdict
-from omnigraph.testing.operations import OPERATIONS
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 AllClean = Callable[[Iterable[Verdict]], list[Verdict]]

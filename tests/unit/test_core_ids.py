@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 import pyarrow as pa
 import pytest
@@ -13,6 +12,7 @@ import ulid as independent
 from omnigraph.core import ids
 from omnigraph.core.clock import ManualClock
 from omnigraph.core.errors import InvalidInput
+from tests.steps import steps
 
 
 def test_ulids_of_one_process_sort_in_creation_order() -> None:
@@ -115,16 +115,9 @@ def test_more_ids_than_one_array_holds_are_refused() -> None:
         ids.bulk_ulids(90_000_000)
 
 
-def test_making_a_million_ids_in_bulk_is_copying() -> None:
-    ids.bulk_ulids(1_000_000)  # imports, and memory that the process touches for the first time
-    best = min(_cpu_s(lambda: ids.bulk_ulids(1_000_000)) for _ in range(5))
-    assert best < 0.1
-
-
-def _cpu_s(work: object) -> float:
-    start = time.thread_time()
-    work()  # type: ignore[operator]
-    return time.thread_time() - start
+def test_making_ids_in_bulk_takes_a_call_for_thousands_of_them() -> None:
+    ids.bulk_ulids(1)  # imports
+    assert steps(lambda: ids.bulk_ulids(1_000_000)) < 1_000
 
 
 def test_uuids_are_random_and_lower_case() -> None:

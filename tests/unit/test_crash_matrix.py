@@ -7,8 +7,8 @@ import inspect
 import omnigraph
 from omnigraph import graph as graphs
 from omnigraph.distributed.staging_txn import StagingTxn
+from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.cells import Cell
-from omnigraph.testing.operations import OPERATIONS
 from omnigraph.write.base.changes import MODES
 
 READING = {

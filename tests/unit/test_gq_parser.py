@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -40,6 +39,7 @@ from omnigraph.gq.tree import (
     Value,
     Variable,
 )
+from tests.steps import steps
 from tests.unit.gq_material import catalog
 
 READ = "query q() {{ match {{ {} }} return {{ $a }} }}"
@@ -358,12 +358,11 @@ def test_a_text_at_the_size_limit_parses_and_one_byte_more_does_not() -> None:
 
 
 @pytest.mark.parametrize("junk", ["{", "[", "(", '"', "/*", "$", "query q() { insert P { a: [", "\\", "é"])
-def test_ten_megabytes_of_junk_are_refused_at_once(junk: str) -> None:
-    text = junk * (9_000_000 // len(junk.encode()))
-    started = time.perf_counter()
+def test_megabytes_of_junk_are_refused(junk: str) -> None:
+    """A cost that grows with the square of the length would run into the time limit of every test."""
+    text = junk * (2_000_000 // len(junk.encode()))
     with pytest.raises(InvalidInput):
         parse_queries(text)
-    assert time.perf_counter() - started < 5
 
 
 def test_a_string_of_nine_megabytes_is_a_value() -> None:
@@ -515,7 +514,7 @@ def test_mixing_is_judged_for_each_query_alone() -> None:
         select_query(file, "mix")
 
 
-# --- speed --------------------------------------------------------------------------------------------------------------
+# --- growth -------------------------------------------------------------------------------------------------------------
 
 TYPICAL = """
 query add_{0}($name: String, $age: I32?, $when: DateTime) @description("adds a person and whom they know") {{
@@ -526,14 +525,17 @@ query add_{0}($name: String, $age: I32?, $when: DateTime) @description("adds a p
 """
 
 
-def test_a_thousand_queries_are_parsed_and_checked_in_two_seconds() -> None:
-    text = "".join(TYPICAL.format(n) for n in range(1_000))
-    started = time.process_time()
-    file = parse_queries(text)
-    errors = [found for query in file.queries for found in check_query(query, catalog()) if found.is_error]
-    elapsed = time.process_time() - started
-    assert len(file.queries) == 1_000 and not errors
-    assert elapsed < 2
+def test_parsing_and_checking_take_steps_in_proportion_to_the_number_of_queries() -> None:
+    known = catalog()
+
+    def work(count: int) -> None:
+        file = parse_queries("".join(TYPICAL.format(n) for n in range(count)))
+        errors = [found for query in file.queries for found in check_query(query, known) if found.is_error]
+        assert len(file.queries) == count and not errors
+
+    work(1)  # imports and tables that are made once
+    few, many = steps(lambda: work(50)), steps(lambda: work(200))
+    assert many < 4.2 * few
 
 
 def test_a_query_is_one_declaration_whether_read_alone_or_among_others() -> None:

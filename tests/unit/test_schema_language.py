@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,7 @@ from omnigraph.core.errors import LimitExceeded, NotFound, SchemaInvalid
 from omnigraph.core.limits import DEFAULT_LIMITS
 from omnigraph.schema import Catalog, parse_schema
 from omnigraph.schema.catalog import Annotation, Cardinality, Check, Embed, PropType, Range, ScalarKind
+from tests.steps import steps
 
 
 def one(body: str) -> Catalog:
@@ -306,33 +306,41 @@ def test_limits_can_be_set() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "node N { a: " + "[" * 9_000_000,
-        "/*" * 4_000_000,
-        "node N { " + "a: I32 " * 200_000 + "}",
-        '@"' * 4_000_000,
-        'node N @a("' + "\\n" * 2_000_000,
-        "node N @a(" + "(" * 9_000_000,
-        "node N { a: enum(" + "x," * 600_000,
-        "//\n" * 3_000_000 + "x",
-        "/**/" * 2_000_000 + "/*",
+        "node N { a: " + "[" * 2_000_000,
+        "/*" * 1_000_000,
+        "node N { " + "a: I32 " * 50_000 + "}",
+        '@"' * 1_000_000,
+        'node N @a("' + "\\n" * 1_000_000,
+        "node N @a(" + "(" * 2_000_000,
+        "node N { a: enum(" + "x," * 150_000,
+        "//\n" * 700_000 + "x",
+        "/**/" * 500_000 + "/*",
     ],
     ids=["brackets", "comments", "properties", "quotes", "escapes", "parentheses", "enum", "lines", "closed comments"],
 )
-def test_megabytes_of_rubbish_are_refused_in_seconds(text: str) -> None:
-    before = time.monotonic()
+def test_megabytes_of_junk_are_refused(text: str) -> None:
+    """A cost that grows with the square of the length would run into the time limit of every test."""
     with pytest.raises(SchemaInvalid):
         parse_schema(text)
-    assert time.monotonic() - before < 20
 
 
-def test_two_thousand_types_parse_well_under_two_seconds() -> None:
+def test_parsing_takes_steps_in_proportion_to_the_number_of_types() -> None:
     body = "name: String @key\n age: I32? @range(age, 0..120)\n" + "".join(f" p{j}: [F64]?\n" for j in range(8))
-    text = "\n".join(f"node Type{i} {{ {body} }}\nedge Edge{i}: Type{i} -> Type0 @card(0..5)" for i in range(1000))
     ids = itertools.count(1)
-    before = time.process_time()
-    catalog = parse_schema(text, mint=lambda: f"id{next(ids)}")
-    assert time.process_time() - before < 2
-    assert len(list(catalog.types())) == 2000
+
+    def work(count: int) -> None:
+        text = "\n".join(f"node Type{i} {{ {body} }}\nedge Edge{i}: Type{i} -> Type0 @card(0..5)" for i in range(count))
+        catalog = parse_schema(text, mint=lambda: f"id{next(ids)}")
+        assert len(list(catalog.types())) == 2 * count
+
+    work(1)  # imports and tables that are made once
+    few, many = steps(lambda: work(50)), steps(lambda: work(200))
+    assert many < 4.2 * few
+
+
+def test_two_thousand_types_are_a_schema() -> None:
+    text = "\n".join(f"node Type{i} {{ name: String @key }}\nedge Edge{i}: Type{i} -> Type0" for i in range(1000))
+    assert len(list(parse_schema(text).types())) == 2000
 
 
 def test_importing_the_language_loads_neither_arrow_nor_re2_nor_pydantic() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -49,7 +50,7 @@ class Layout:
     def field(self, column: str) -> int:
         return self.fields[column]
 
-    @property
+    @cached_property
     def live_rows(self) -> int:
         return sum(fragment.rows - fragment.deleted_rows for fragment in self.fragments.values())
 

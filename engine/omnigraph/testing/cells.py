@@ -27,12 +27,13 @@ from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core import failpoints
 from omnigraph.core.errors import AlreadyExists, NotFound, OmnigraphError, StoreUnavailable
 from omnigraph.core.meter import Meter
+from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.calls import Call, CallWatch, give_notice
 from omnigraph.testing.children import Child
 from omnigraph.testing.content import Content, content_of, faults_of, leftovers_of
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import ANY, CATALOGUE, MUTATING, FaultProxy, Rule, kill
-from omnigraph.testing.operations import OPERATIONS, Operation, append, create, keys_of, opened, recover
+from omnigraph.testing.operations import Operation, append, create, keys_of, opened, recover
 from omnigraph.upkeep.verify import RUBBISH, verify
 
 CHILD_S = 120.0  # no write takes longer, its own deadline of 60 s and four graces included

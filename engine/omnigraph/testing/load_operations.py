@@ -1,6 +1,6 @@
 """Loads as drivers of the crash matrix: every mode, nodes with edges, and bytes that were staged by others.
 
-Imported by ``operations``, which owns the registry.
+Imported by ``all_operations``; the registry is in ``operations``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Mutations as drivers of the crash matrix: rows that change in place, and nodes that take their edges along.
 
-Imported by ``operations``, which owns the registry.
+Imported by ``all_operations``; the registry is in ``operations``.
 """
 
 from __future__ import annotations

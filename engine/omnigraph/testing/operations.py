@@ -2,7 +2,7 @@
 
 One entry an operation. A driver runs in a process that may be killed at any request, so it prints nothing and keeps
 nothing; what it did is read from the graph afterwards. ``entries`` names the public write entry points that it covers, and
-a test compares these with what the façade offers.
+a test compares these with what the façade offers. Here are the drivers of the protocol alone; ``all_operations`` has them all.
 """
 
 from __future__ import annotations
@@ -205,8 +205,3 @@ register(Operation("append", frozenset(), _seeded, _append))
 register(Operation("overwrite", frozenset(), _seeded, _overwrite))
 register(Operation("kept-turn", frozenset(), _seeded, _append_in_kept_turn))
 register(Operation("compensation", frozenset(), _seeded, _append_displaced, widths=(1, 2)))
-
-# Each registers drivers of its own.
-from omnigraph.testing import load_operations as load_operations  # noqa: E402
-from omnigraph.testing import mutation_operations as mutation_operations  # noqa: E402
-from omnigraph.testing import upkeep_operations as upkeep_operations  # noqa: E402

@@ -16,6 +16,6 @@ for _name in (
     "omnigraph.store.s3",
     "omnigraph.graph",
     "omnigraph.commit.protocol.run",
-    "omnigraph.testing.operations",
+    "omnigraph.testing.all_operations",
 ):
     importlib.import_module(_name)

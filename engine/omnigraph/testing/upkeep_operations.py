@@ -1,6 +1,6 @@
 """Upkeep and exclusive use as drivers of the crash matrix: what they change is not content.
 
-Imported by ``operations``, which owns the registry.
+Imported by ``all_operations``; the registry is in ``operations``.
 """
 
 from __future__ import annotations

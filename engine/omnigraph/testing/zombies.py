@@ -22,12 +22,13 @@ from omnigraph.commit.recovery.outcome import ABORTED, LANDED, find_outcome
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter
+from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.calls import CallWatch, give_notice
 from omnigraph.testing.cells import CALLS, CHILD_S, LOCAL, S3, SECOND_CALLS_APART, Cell, Matrix, Verdict
 from omnigraph.testing.children import Child
 from omnigraph.testing.content import Content, content_of, faults_of
 from omnigraph.testing.faults import MUTATING, Rule, hold
-from omnigraph.testing.operations import OPERATIONS, append, keys_of, opened, recover
+from omnigraph.testing.operations import append, keys_of, opened, recover
 from omnigraph.upkeep.verify import RUBBISH, verify
 
 SLEEP, SLEEP_AFTER = "sleep", "sleep-after"

@@ -1,11 +1,10 @@
-"""The long forms of the crash, fault and pause matrices: ``./run crash``, ``./run fault`` and ``./run pause``.
+"""The long forms of the crash, fault and pause matrices: ``python -m omnigraph.testing crash``, ``fault`` and ``pause``.
 
-    ./run crash [--seconds N] [--seed S] [--store local|s3|calls] [--only OPERATION] [--json FILE]
-    ./run crash CELL...                      repeat these cells
+    python -m omnigraph.testing crash [--seconds N] [--seed S] [--store local|s3|calls] [--only OPERATION] [--json FILE]
+    python -m omnigraph.testing crash CELL...                      repeat these cells
 
-Cells are drawn from every operation, width and store in turn until the time is up or there are none left, and how far it is
-goes to standard error. Prints a ledger, also after Ctrl-C; each finding is one line that repeats it. Exit code 1 if there is
-any.
+Draw cells from every operation, width and store in turn until the time is up or none is left. Progress goes to standard error.
+A ledger is printed, also after Ctrl-C; each finding is one line that repeats it. The exit code is 1 if there is any.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import json
 import os
 import random
 import shlex
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -23,21 +21,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.calls import unavailable
 from omnigraph.testing.cells import CALLS, FAILURES, LOCAL, LOSSES, S3, STORES, Cell, Matrix, Verdict
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import CATALOGUE
-from omnigraph.testing.operations import OPERATIONS
+from omnigraph.testing.pulse import Pulse
 from omnigraph.testing.zombies import WOKE_UP, deaths, pause, sleepers, sleeping_recoverers
-from tests.long_run import Pulse
 
-NO_SLEEPERS = ("compensation",)  # part of it is the rival that gets in its way, in the same process
-OTHERS_DRAWN = 3  # pools that have a turn for each new one
+NO_SLEEPERS = ("compensation",)  # its rival runs in the same process, which would stop with it
+OTHERS_DRAWN = 3  # pools that are drawn from beside each new one
 
 
 @dataclass
-class Line:
-    """One line of the ledger: an operation at one width on one store."""
+class CellCounts:
+    """What the cells of one operation at one width on one store came to: one line of the ledger."""
 
     cells: int = 0
     reached: int = 0
@@ -108,7 +106,7 @@ def pools(
                 yield f"{name}/{width}/{store}", draws(matrix, kind, name, width, store, rng)
 
 
-def run_all(matrix: Matrix, kind: str, chosen: argparse.Namespace, ledger: dict[str, Line], pulse: Pulse) -> None:
+def run_all(matrix: Matrix, kind: str, chosen: argparse.Namespace, ledger: dict[str, CellCounts], pulse: Pulse) -> None:
     rng = random.Random(chosen.seed)
     end = time.monotonic() + chosen.seconds
     waiting = pools(matrix, kind, rng, chosen)
@@ -119,7 +117,7 @@ def run_all(matrix: Matrix, kind: str, chosen: argparse.Namespace, ledger: dict[
             open_pools.append(fresh)
         if not open_pools:
             break
-        # The newest and some others: every operation has its turn before any of them is through.
+        # The newest and some others: every operation is drawn from before any of them is finished.
         for pool in {id(one): one for one in (open_pools[-1], *rng.choices(open_pools, k=OTHERS_DRAWN))}.values():
             draw = next(pool[1], None)
             if draw is None:
@@ -129,25 +127,25 @@ def run_all(matrix: Matrix, kind: str, chosen: argparse.Namespace, ledger: dict[
                 ledger[pool[0]].add(verdict)
                 if verdict.findings:
                     pulse.clear()
-                tell(kind, verdict)
+                print_findings(kind, verdict)
                 pulse.beat(pool[0], findings_of(ledger))
                 if time.monotonic() >= end:
                     return
 
 
-def findings_of(ledger: dict[str, Line]) -> int:
+def findings_of(ledger: dict[str, CellCounts]) -> int:
     return sum(len(line.findings) for line in ledger.values())
 
 
-def tell(kind: str, verdict: Verdict) -> None:
+def print_findings(kind: str, verdict: Verdict) -> None:
     if verdict.findings:
         print(
-            f"FINDING {'; '.join(verdict.findings)}\n    repeat with: ./run {kind} {shlex.quote(str(verdict.cell))}",
+            f"FINDING {'; '.join(verdict.findings)}\n    repeat with: python -m omnigraph.testing {kind} {shlex.quote(str(verdict.cell))}",
             flush=True,
         )
 
 
-def print_ledger(kind: str, ledger: dict[str, Line], seed: int, seconds: float) -> None:
+def print_ledger(kind: str, ledger: dict[str, CellCounts], seed: int, seconds: float) -> None:
     print(
         f"{'operation/tables/store':32} {'cells':>6} {'reached':>8} {'before':>7} {'after':>6} {'s/cell':>7} findings"
     )
@@ -166,7 +164,7 @@ def print_ledger(kind: str, ledger: dict[str, Line], seed: int, seconds: float) 
 
 def main(kind: str, arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog=f"./run {kind}", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog=f"python -m omnigraph.testing {kind}", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("cells", nargs="*", help="cells to repeat")
     parser.add_argument("--seconds", type=float, default=3600.0)
@@ -183,10 +181,10 @@ def main(kind: str, arguments: list[str]) -> int:
             verdicts = [repeat(Cell.parse(text)) for text in chosen.cells]
             for verdict in verdicts:
                 print(f"{verdict.cell}: {verdict.ended}, {verdict.was} recovery, {verdict.now} after it")
-                tell(kind, verdict)
+                print_findings(kind, verdict)
             return int(any(verdict.findings for verdict in verdicts))
         pulse = Pulse(kind, "cells", chosen.seconds)
-        ledger: dict[str, Line] = defaultdict(Line)
+        ledger: dict[str, CellCounts] = defaultdict(CellCounts)
         with pulse.running():
             run_all(matrix, kind, chosen, ledger, pulse)
     seconds = time.monotonic() - started
@@ -195,7 +193,3 @@ def main(kind: str, arguments: list[str]) -> int:
         body = {"kind": kind, "seed": chosen.seed, "seconds": seconds, "lines": {k: vars(v) for k, v in ledger.items()}}
         chosen.json.write_text(json.dumps(body, indent=2, sort_keys=True) + "\n")
     return pulse.exit_code(findings_of(ledger))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,12 +1,12 @@
-"""Many processes beside each other for as long as wanted: ``./run soak``.
+"""Many processes beside each other for as long as wanted: ``python -m omnigraph.testing soak``.
 
-    ./run soak [--seconds N] [--seed S] [--store local|s3] [--only KIND] [--json FILE]
-    ./run soak ROUND...                      repeat these rounds, e.g. bank/local/17
+    python -m omnigraph.testing soak [--seconds N] [--seed S] [--store local|s3] [--only KIND] [--json FILE]
+    python -m omnigraph.testing soak ROUND...                      repeat these rounds, e.g. bank/local/17
 
 A round is one history (list-append, set, bank or ring) on a fresh graph: writers that read as well, a killer (SIGKILL) and a
 stopper (SIGSTOP, SIGCONT), then recovery, the checker of the history, and the checks of the graph. The seed of a round
-repeats what was asked and who was hit, not what the machine made of it. How far it is goes to standard error. Prints a
-ledger, also after Ctrl-C; exit code 1 if there is a finding.
+repeats the requests and the kills, not their timing. Progress goes to standard error. A ledger is printed, also after Ctrl-C;
+the exit code is 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import json
 import os
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -41,6 +40,7 @@ from omnigraph.testing.histories import (
     check_set,
 )
 from omnigraph.testing.operations import create, opened, recover
+from omnigraph.testing.pulse import Pulse
 from omnigraph.testing.workloads import (
     ACCOUNT_START,
     ACCOUNTS,
@@ -52,7 +52,6 @@ from omnigraph.testing.workloads import (
     run_together,
 )
 from omnigraph.upkeep.verify import RUBBISH, verify
-from tests.long_run import Pulse
 
 KINDS = ("list-append", "set", "bank", "ring")
 STORES = ("local", "s3")
@@ -60,8 +59,8 @@ LIMIT_S = 300.0
 
 
 @dataclass
-class Line:
-    """One line of the ledger: one kind of history on one store."""
+class RoundCounts:
+    """What the rounds of one kind of history on one store came to: one line of the ledger."""
 
     rounds: int = 0
     acknowledged: int = 0
@@ -75,8 +74,8 @@ class Line:
     findings: list[str] = field(default_factory=list)
 
 
-def play(kind: str, root: str, seed: int, line: Line) -> list[str]:
-    """One round. What was wrong; nothing if all is well."""
+def play(kind: str, root: str, seed: int, line: RoundCounts) -> list[str]:
+    """Play one round and return its findings."""
     rng = random.Random(f"{kind}/{seed}")
     create(root)
     if kind in ("bank", "ring"):
@@ -101,7 +100,7 @@ def play(kind: str, root: str, seed: int, line: Line) -> list[str]:
         return [f"{type(error).__name__}: {error}"]
 
 
-def _count(told: Told, line: Line) -> None:
+def _count(told: Told, line: RoundCounts) -> None:
     writes = [event for event in told.events if event.what != "read"]
     line.rounds += 1
     line.acknowledged += sum(event.kind == OK for event in writes)
@@ -173,11 +172,11 @@ def wanted(chosen: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
                 yield kind, store, number
 
 
-def findings_of(ledger: dict[str, Line]) -> int:
+def findings_of(ledger: dict[str, RoundCounts]) -> int:
     return sum(len(line.findings) for line in ledger.values())
 
 
-def print_ledger(ledger: dict[str, Line], seed: int, seconds: float) -> None:
+def print_ledger(ledger: dict[str, RoundCounts], seed: int, seconds: float) -> None:
     print(
         f"{'history/store':18} {'rounds':>6} {'landed':>7} {'unknown':>7} {'failed':>6} {'reads':>6} {'kills':>6} {'stops':>6} "
         f"{'worst s':>8} findings"
@@ -194,7 +193,7 @@ def print_ledger(ledger: dict[str, Line], seed: int, seconds: float) -> None:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="./run soak", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m omnigraph.testing soak", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("rounds", nargs="*", help="rounds to repeat")
     parser.add_argument("--seconds", type=float, default=3600.0)
@@ -204,7 +203,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args(arguments)
     started = time.monotonic()
-    ledger: dict[str, Line] = defaultdict(Line)
+    ledger: dict[str, RoundCounts] = defaultdict(RoundCounts)
     pulse = Pulse("soak", "rounds", chosen.seconds)
     with places() as fresh, pulse.running():
         for kind, store, seed in wanted(chosen):
@@ -216,7 +215,10 @@ def main(arguments: list[str]) -> int:
             line.findings += found
             if found:
                 pulse.clear()
-                print(f"FINDING {'; '.join(found)}\n    repeat with: ./run soak {kind}/{store}/{seed}", flush=True)
+                print(
+                    f"FINDING {'; '.join(found)}\n    repeat with: python -m omnigraph.testing soak {kind}/{store}/{seed}",
+                    flush=True,
+                )
             pulse.beat(f"{kind}/{store}", findings_of(ledger))
             if store == "local":
                 shutil.rmtree(root, ignore_errors=True)
@@ -226,7 +228,3 @@ def main(arguments: list[str]) -> int:
         body = {"seed": chosen.seed, "seconds": seconds, "lines": {name: vars(line) for name, line in ledger.items()}}
         chosen.json.write_text(json.dumps(body, indent=2, sort_keys=True) + "\n")
     return pulse.exit_code(findings_of(ledger))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What the long forms share: they say how far they are, and print their ledger also if they are stopped by Ctrl-C."""
+"""Progress of the long forms on standard error, and their exit codes. Ctrl-C ends a run without losing its ledger."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
-TERMINAL_S, LINE_S = 1.0, 60.0  # between two signs, where somebody looks and where a log is written
+TERMINAL_S, LINE_S = 1.0, 60.0  # between two reports: on a terminal, and in a log
 INTERRUPTED = 130
 
 
@@ -28,29 +28,29 @@ class Pulse:
         self._stream = stream or sys.stderr
         self._now = now
         self._terminal = self._stream.isatty()
-        self._started = self._told = now()
+        self._started = self._reported = now()
         self._done = 0
         self.interrupted = False
 
     def beat(self, at: str, findings: int) -> None:
-        """One more is done."""
+        """Count one more unit as done, and report if it is time to."""
         self._done += 1
-        if self._now() - self._told >= (TERMINAL_S if self._terminal else LINE_S):
-            self._told = self._now()
+        if self._now() - self._reported >= (TERMINAL_S if self._terminal else LINE_S):
+            self._reported = self._now()
             self._say(
                 f"{self._what}: {self._done:,} {self._unit}, {findings} findings, "
-                f"{self._told - self._started:.0f} of {self._seconds:.0f} s, at {at}"
+                f"{self._reported - self._started:.0f} of {self._seconds:.0f} s, at {at}"
             )
 
     def clear(self) -> None:
-        """Before something else is printed."""
+        """Clear the progress line, before something else is printed."""
         if self._terminal:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Ctrl-C ends what is inside, and no more than that."""
+        """End the block at Ctrl-C without ending the program."""
         try:
             yield
         except KeyboardInterrupt:

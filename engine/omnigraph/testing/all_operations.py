@@ -1,0 +1,8 @@
+"""Every registered operation. Import ``OPERATIONS`` from here to run all of them: each module below registers its own drivers."""
+
+from __future__ import annotations
+
+from omnigraph.testing import load_operations as load_operations
+from omnigraph.testing import mutation_operations as mutation_operations
+from omnigraph.testing import upkeep_operations as upkeep_operations
+from omnigraph.testing.operations import OPERATIONS as OPERATIONS
