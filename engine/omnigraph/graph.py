@@ -26,6 +26,7 @@ from omnigraph.core.operation import Operation, operating
 from omnigraph.core.progress import Listener
 from omnigraph.core.textfile import read_text
 from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
+from omnigraph.manifest.schema_id import schema_id
 from omnigraph.schema import Catalog, canonical_text, parse_schema
 from omnigraph.store import open_store
 
@@ -55,12 +56,13 @@ def init(
     """Create a graph and open it. ``schema`` is the text of a ``.pg`` file, or a Path to one."""
     text = read_schema(schema)
     catalog = parse_schema(text, mint=new_ulid)
+    canonical = canonical_text(catalog)
     engine = Engine(open_store(uri, storage_options))
     with operating("init", engine.uri, writes=True, clock=engine.clock):
         create_graph(
             engine,
             catalog,
-            SchemaRow(text, canonical_text(catalog), catalog.hash),
+            SchemaRow(text, canonical, catalog.hash, schema_id(canonical)),
             actor=resolve_actor(actor),
             meter=Meter(),
         )

@@ -13,6 +13,7 @@ from omnigraph.commit.run import Action, Prepared, Request, run
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import SchemaRow
+from omnigraph.manifest.schema_id import schema_id
 from omnigraph.schema import Catalog, canonical_text, parse_schema
 from omnigraph.schema.arrow import table_schema
 from omnigraph.store import open_store
@@ -34,7 +35,8 @@ node Thing {
 def new_graph(root: str, source: str = SOCIAL) -> Engine:
     catalog = parse_schema(source, mint=new_ulid)
     engine = Engine(open_store(root))
-    schema = SchemaRow(source, canonical_text(catalog), catalog.hash)
+    canonical = canonical_text(catalog)
+    schema = SchemaRow(source, canonical, catalog.hash, schema_id(canonical))
     create_graph(engine, catalog, schema, actor="founder", meter=Meter())
     return engine
 

@@ -89,7 +89,7 @@ def test_an_unknown_commit_is_not_found(graph: tuple[Engine, list[str]]) -> None
 def test_an_aborted_commit_is_not_found_and_not_listed(graph: tuple[Engine, list[str]]) -> None:
     engine, commits = graph
     aborted = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
-    swap(engine, Change(history=AbortRow(aborted, None, 3, 0)))
+    swap(engine, Change(history=(AbortRow(aborted, aborted, None, 3, 0),)))
     with pytest.raises(NotFound, match="aborted"):
         snapshot_at(engine, aborted)
     assert [c.id for c in list_commits(engine)] == commits[::-1]

@@ -7,13 +7,15 @@ from typing import Any
 
 from omnigraph.commit.plan import Base, BranchName, CommitInfo, Delta, Owner, PublishPlan, ReadPin, TablePlan
 from omnigraph.manifest import rows as r
+from omnigraph.manifest.schema_id import schema_id, shape_hash
 from omnigraph.manifest.state import State, genesis
 
 ULIDS = [f"01ARZ3NDEKTSV4RRFFQ69G5F{a}{b}" for a in "ABCDEFGH" for b in "0123456789"]
 GRAPH, OP, COMMIT, OTHER_COMMIT, THIRD_COMMIT = ULIDS[:5]
 OWNER = Owner("host", "boot", 42, 7)
 RIVAL = Owner("elsewhere", "boot", 43, 8)
-SCHEMA = r.SchemaRow("node A { x: I32 }", '{"types": []}', "hash-1")
+CANONICAL = '{"ir_version":1,"interfaces":[],"nodes":[],"edges":[]}'
+SCHEMA = r.SchemaRow("node A { x: I32 }", CANONICAL, shape_hash(CANONICAL), schema_id(CANONICAL))
 
 
 def pin(key: str, version: int = 3, *, n: int = 10, ref: str | None = None) -> r.Pin:
@@ -31,6 +33,7 @@ def pin(key: str, version: int = 3, *, n: int = 10, ref: str | None = None) -> r
         bytes=900,
         deleted_rows=1,
         unindexed_fragments=2,
+        owner=GRAPH,
     )
 
 
@@ -54,7 +57,7 @@ def plan(**changes: Any) -> PublishPlan:
         op=OP,
         kind="load",
         branch=BranchName("main", GRAPH),
-        base=Base(1, OTHER_COMMIT, 0, None, "hash-1"),
+        base=Base(1, OTHER_COMMIT, 0, None, SCHEMA.hash),
         tables=(table_plan(W),),
         reads=(ReadPin(R.key, R.identity, R.ref, R.version),),
         commit=CommitInfo(COMMIT, (OTHER_COMMIT,), "ada", None, None, 99),
@@ -65,4 +68,4 @@ def plan(**changes: Any) -> PublishPlan:
 
 
 def commit_row(commit_id: str = COMMIT, **changes: Any) -> r.CommitRow:
-    return replace(r.CommitRow(commit_id, (OTHER_COMMIT,), "ada", 99, None, 2, "load"), **changes)
+    return replace(r.CommitRow(commit_id, commit_id, (OTHER_COMMIT,), "ada", 99, None, 2, "load"), **changes)

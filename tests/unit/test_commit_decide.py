@@ -56,7 +56,7 @@ from tests.unit.commit_material import (
     table_plan,
 )
 
-OWN = {"none": None, "commit": commit_row(), "abort": AbortRow(COMMIT, None, 1, 0)}
+OWN = {"none": None, "commit": commit_row(), "abort": AbortRow(COMMIT, COMMIT, None, 1, 0)}
 KEYED = {"none": None, "own": commit_row(idempotency_key="k"), "other": commit_row(OTHER_COMMIT, idempotency_key="k")}
 HEAD = {"none": None, "holds": OTHER_COMMIT, "moved": THIRD_COMMIT}
 FENCE = {"none": None, "own": OWNER.token, "other": RIVAL.token}
@@ -128,7 +128,7 @@ def test_a_refusal_names_table_expected_and_actual_version() -> None:
 
 
 def test_a_dropped_table_is_a_moved_pin_at_its_tombstone() -> None:
-    now = state(V, R, tombstones=(Tombstone(W.key, 1, 5),))
+    now = state(V, R, tombstones=(Tombstone(W.key, 1, W.identity, 5),))
     assert moved_writes(now, plan()) == (Moved(W.key, 3, 5),)
 
 

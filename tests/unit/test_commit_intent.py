@@ -37,7 +37,7 @@ plans = st.builds(
     graph=texts,
     op=st.just(OP),
     kind=st.sampled_from(["load", "mutate", "merge", "schema", "maintenance"]),
-    branch=st.builds(BranchName, texts, texts),
+    branch=st.builds(BranchName, texts, st.just(GRAPH)),
     base=st.builds(Base, numbers, texts, numbers, maybe_text, texts),
     tables=st.lists(table_plans, max_size=4, unique_by=lambda table: table.key).map(tuple),
     reads=st.lists(st.builds(ReadPin, texts, texts, refs, numbers), max_size=3).map(tuple),
@@ -47,9 +47,9 @@ plans = st.builds(
     owner=st.builds(replace, st.just(OWNER), host=texts, pid=numbers),
     delta=st.builds(
         Delta,
-        st.none() | st.builds(SchemaRow, texts, texts, texts),
+        st.none() | st.builds(SchemaRow, texts, texts, texts, texts),
         st.lists(registered, max_size=1).map(tuple),
-        st.lists(st.builds(Tombstone, texts, numbers, numbers), max_size=2).map(tuple),
+        st.lists(st.builds(Tombstone, texts, numbers, texts, numbers, st.none() | texts), max_size=2).map(tuple),
     ),
 )
 

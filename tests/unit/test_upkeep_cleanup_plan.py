@@ -189,8 +189,10 @@ def test_ranges_say_exactly_the_versions(versions: set[int]) -> None:
 
 
 def state(**pins: int) -> State:
-    tables = {name: Pin(name, name, 1, name, f"nodes/{name}", None, version) for name, version in pins.items()}
-    return State(1, None, Head("b", "c"), SchemaRow("", "", ""), tables)
+    tables = {
+        name: Pin(name, name, 1, name, f"nodes/{name}", None, version, owner="b") for name, version in pins.items()
+    }
+    return State(1, None, Head("b", "c"), SchemaRow("", "", "", ""), tables)
 
 
 @given(

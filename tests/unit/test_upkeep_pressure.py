@@ -15,10 +15,10 @@ from omnigraph.manifest.state import State
 
 def state(fragments: dict[str, int], *, version: int = 1, boundary: int = 0, rows: int = 0) -> State:
     tables = {
-        key: Pin(key, key, 1, key, f"nodes/{key}", None, 1, rows=rows, fragments=count)
+        key: Pin(key, key, 1, key, f"nodes/{key}", None, 1, rows=rows, fragments=count, owner="b")
         for key, count in fragments.items()
     }
-    return State(version, None, Head("b", "c", boundary=boundary), SchemaRow("", "", ""), tables)
+    return State(version, None, Head("b", "c", boundary=boundary), SchemaRow("", "", "", ""), tables)
 
 
 def test_each_level_begins_at_its_bound() -> None:

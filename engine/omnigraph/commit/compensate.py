@@ -211,8 +211,8 @@ def _abort_change(
     for key, one in restored.items():
         pin = held.state.tables[key]
         pins[key] = with_stats(pin, one.version, stats_of(one.handle))
-    row = AbortRow(plan.commit.id, actor, plan.base.manifest_version, engine.clock.now_us())
-    return Change(pins=pins, history=row)
+    row = AbortRow(plan.commit.id, plan.commit.id, actor, plan.base.manifest_version, engine.clock.now_us())
+    return Change(pins=pins, history=(row,))
 
 
 def _unknown(plan: PublishPlan) -> OutcomeUnknown:

@@ -31,14 +31,17 @@ def create_graph(engine: Engine, catalog: Catalog, schema: SchemaRow, *, actor: 
         engine.limits.check("actor_bytes", len(actor.encode()))
     _refuse_existing(engine, meter)
     engine.store.check_conditional_create(meter=meter)
+    identity = new_ulid(engine.clock)
     pins = gather(
         [
-            engine.spawn(_create_table, engine, declared.table_key, declared.type_id, table_schema(declared), meter)
+            engine.spawn(
+                _create_table, engine, declared.table_key, declared.type_id, table_schema(declared), identity, meter
+            )
             for declared in catalog.types()
         ]
     )
     state = genesis(
-        identity=new_ulid(engine.clock),
+        identity=identity,
         commit_id=new_ulid(engine.clock),
         actor=actor,
         created_at_us=engine.clock.now_us(),
@@ -65,7 +68,7 @@ def create_graph(engine: Engine, catalog: Catalog, schema: SchemaRow, *, actor: 
     )
 
 
-def _create_table(engine: Engine, key: str, type_id: str, schema: pa.Schema, meter: Meter) -> Pin:
+def _create_table(engine: Engine, key: str, type_id: str, schema: pa.Schema, owner: str, meter: Meter) -> Pin:
     location = layout.table_path(key, new_ulid(engine.clock))
     handle = engine.tables.create_empty(TableRef(location), schema, meter=meter)
     stats = stats_of(handle)
@@ -78,6 +81,7 @@ def _create_table(engine: Engine, key: str, type_id: str, schema: pa.Schema, met
         ref=None,
         version=handle.version,
         rows=stats.rows,
+        owner=owner,
     )
 
 

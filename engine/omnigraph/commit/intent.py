@@ -120,6 +120,7 @@ class _Schema(_Strict):
     source: str
     canonical: str
     hash: str
+    id: str
 
 
 class _Register(_Strict):
@@ -135,7 +136,9 @@ class _Register(_Strict):
 class _Tombstone(_Strict):
     key: str
     incarnation: int
+    identity: str
     version: int
+    renamed_to: str | None
 
 
 class _Delta(_Strict):
@@ -321,7 +324,7 @@ def _plan(file: _File) -> p.PublishPlan:
         owner=p.Owner(**file.owner.model_dump()),
         delta=p.Delta(
             None if delta.schema_ is None else SchemaRow(**delta.schema_.model_dump()),
-            tuple(Pin(**register.model_dump()) for register in delta.register_),
+            tuple(Pin(**register.model_dump(), owner=file.branch.identity) for register in delta.register_),
             tuple(Tombstone(**tombstone.model_dump()) for tombstone in delta.tombstone),
         ),
     )

@@ -26,7 +26,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.errors import InvalidInput, OutcomeUnknown, StoreUnavailable
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import CommitRow, Pin, TableCounts
+from omnigraph.manifest.rows import CommitRow, Pin, TableChange
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
 from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, stats_of
@@ -322,7 +322,9 @@ def _publish(
                 key: with_stats(held.state.tables[key], lines[key].handle.version, stats_of(lines[key].handle))
                 for key in ahead
             }
-            counts = {key: TableCounts(pin.version, unchanged=pin.rows) for key, pin in pins.items()}
+            counts = {
+                key: TableChange(pin.identity, pin.ref, pin.version, unchanged=pin.rows) for key, pin in pins.items()
+            }
             change = on_state(publish_change(plan, pins, counts), held, plan)
             written = engine.manifest.write(held, change, meter)
             failpoints.hit("maintain.before_swap")

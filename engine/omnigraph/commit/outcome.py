@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.core.errors import Corruption
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.manifest.rows import AbortRow, CommitRow, MergedRow
 
 LANDED = "landed"
 ABORTED = "aborted"
@@ -56,4 +56,6 @@ def _recorded(engine: Engine, commit_id: str, meter: Meter) -> Fate | None:
     row = engine.history.find(held, commit_id, meter=meter)
     if row is None:
         return None
+    if isinstance(row, MergedRow):
+        row = row.row
     return Fate(ABORTED if isinstance(row, AbortRow) else LANDED, row)

@@ -16,7 +16,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.ids import new_uuid
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import AbortRow, CommitRow, HistoryRow, Pin, TableCounts
+from omnigraph.manifest.rows import AbortRow, CommitRow, HistoryRow, Pin, TableChange
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown, Written
 
@@ -41,10 +41,11 @@ class NotPublished:
     error: OmnigraphError | None = None
 
 
-def publish_change(plan: PublishPlan, pins: Mapping[str, Pin], counts: Mapping[str, TableCounts]) -> Change:
+def publish_change(plan: PublishPlan, pins: Mapping[str, Pin], counts: Mapping[str, TableChange]) -> Change:
     """What the swap of this plan does to the state. Pure: the same for the owner and for a stranger."""
     row = CommitRow(
         commit_id=plan.commit.id,
+        plan=plan.commit.id,
         parents=plan.commit.parents,
         actor=plan.commit.actor,
         created_at_us=plan.commit.created_at_us,
@@ -55,16 +56,16 @@ def publish_change(plan: PublishPlan, pins: Mapping[str, Pin], counts: Mapping[s
         idempotency_key=plan.commit.idempotency_key,
     )
     registered = {pin.key: pin for pin in plan.delta.register}
-    return Change(pins={**registered, **pins}, tombstones=plan.delta.tombstone, schema=plan.delta.schema, history=row)
+    return Change(
+        pins={**registered, **pins}, tombstones=plan.delta.tombstone, schema=plan.delta.schema, history=(row,)
+    )
 
 
 def on_state(change: Change, held: Held, plan: PublishPlan) -> Change:
     """The parent of a commit is the head of the state that its swap is based on."""
-    row = change.history
-    if not isinstance(row, CommitRow):
-        return change
     parents = (held.state.head.commit_id, *plan.commit.parents[1:])
-    return replace(change, history=replace(row, parents=parents, ref=held.state.ref))
+    rows = (replace(row, parents=parents) if isinstance(row, CommitRow) else row for row in change.history)
+    return replace(change, history=tuple(rows))
 
 
 def publish(

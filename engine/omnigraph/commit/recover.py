@@ -19,13 +19,13 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.manners import FrontWatch
 from omnigraph.commit.pins import landed_pins
-from omnigraph.commit.plan import PublishPlan
+from omnigraph.commit.plan import PublishPlan, TablePlan
 from omnigraph.commit.publish import Published, confirm, publish, publish_change
 from omnigraph.commit.witness import Seen, look, owner_gone
 from omnigraph.core import failpoints, operation
 from omnigraph.core.errors import Corruption, OutcomeUnknown
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import AbortRow, CommitRow, TableCounts
+from omnigraph.manifest.rows import AbortRow, CommitRow, TableChange
 from omnigraph.table.dataset import TableRef
 
 COUNTS_PROPERTY = "omnigraph:counts"
@@ -118,12 +118,12 @@ def _roll_forward(engine: Engine, plan: PublishPlan, seen: Seen, meter: Meter) -
     held = seen.held
     if held is None:
         return None
-    counts: dict[str, TableCounts] = {}
+    counts: dict[str, TableChange] = {}
     for table in plan.tables:
         note = engine.tables.transaction_at(
             TableRef(table.path, table.ref), seen.landed[table.key], table.target, meter
         )
-        counts[table.key] = counts_from(note.properties if note is not None else {}, table.target)
+        counts[table.key] = counts_from(note.properties if note is not None else {}, table)
     change = publish_change(plan, landed_pins(held, plan, seen.landed), counts)
     failpoints.hit("recover.before_publish", op=plan.op)
     result = publish(engine, plan, change, held=held, meter=meter)
@@ -134,10 +134,10 @@ def _roll_forward(engine: Engine, plan: PublishPlan, seen: Seen, meter: Meter) -
     return result.row
 
 
-def counts_from(properties: Mapping[str, str], version: int) -> TableCounts:
+def counts_from(properties: Mapping[str, str], table: TablePlan) -> TableChange:
     """The row counts that the writer left in its table transaction."""
     text = properties.get(COUNTS_PROPERTY)
-    return TableCounts(version, **(json.loads(text) if text else {}))
+    return TableChange(table.identity, table.ref, table.target, **(json.loads(text) if text else {}))
 
 
 # --- back ---------------------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ from omnigraph.core.errors import (
 )
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import CommitRow, Pin, TableCounts
+from omnigraph.manifest.rows import CommitRow, Pin, TableChange
 from omnigraph.manifest.swap import Held, Written
 from omnigraph.table.dataset import predict_stats
 
@@ -390,11 +390,12 @@ def _apply(
     return written, results
 
 
-def _counts(plan: PublishPlan, prepared: Prepared) -> dict[str, TableCounts]:
+def _counts(plan: PublishPlan, prepared: Prepared) -> dict[str, TableChange]:
     found = {}
     for action in prepared.actions:
         table = plan.table(action.key)
-        found[action.key] = TableCounts(table.target if table else 0, **action.counts.to_json())
+        if table is not None:
+            found[action.key] = TableChange(table.identity, table.ref, table.target, "write", **action.counts.to_json())
     return found
 
 

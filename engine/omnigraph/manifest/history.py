@@ -1,7 +1,8 @@
-"""The history of a branch: the tail in the current state, older rows in archive fragments.
+"""The history of a line: the tail in the current state, older rows in archive fragments.
 
-Archive fragments never change, so what was read of one is remembered by the name of its file. Look-ups go newest first
-and stop as early as the answer allows.
+A look-up asks the tail, then the archive. An archive fragment as a swap writes it is small; it is read whole, and what was
+read is remembered by the name of its file, because archive fragments never change. One that internal compaction has made is
+large; a look-up asks Lance for the rows that match and reads no others. So the archive is never held here as a whole.
 """
 
 from __future__ import annotations
@@ -11,77 +12,119 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from omnigraph.core.meter import Meter
+from omnigraph.manifest import codec, fragments, reading
 from omnigraph.manifest import rows as r
-from omnigraph.manifest.swap import Held
+from omnigraph.manifest.state import reaches
+from omnigraph.manifest.swap import Held, archive_files
 from omnigraph.table import strict
 
-ARCHIVE_ROWS_MAX = 200_000  # remembered rows; about 100 MB of receipts at most
+WHOLE_ROWS_MAX = 1_024  # of a fragment that a look-up reads whole
+KNOWN_ROWS_MAX = 16_384  # remembered rows of such fragments; about 10 MB of receipts at most
+_DECODED_AT_ONCE = 1_024
 
 
 class History:
-    """Looks up commits and aborts of a branch."""
+    """Looks up commits and aborts of a line."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._archives: OrderedDict[str, tuple[r.HistoryRow, ...]] = OrderedDict()
-        self._held_rows = 0
+        self._known: OrderedDict[str, tuple[r.HistoryRow, ...]] = OrderedDict()
+        self._known_rows = 0
 
     def find(
-        self, held: Held, commit_id: str, *, since: int | None = None, meter: Meter | None = None
+        self, held: Held, row_id: str, *, since: int | None = None, meter: Meter | None = None
     ) -> r.HistoryRow | None:
-        """The row under this id. ``since``: a manifest version before which it cannot have been written."""
-        row = held.state.in_tail(commit_id)
-        if row is not None or (since is not None and held.state.tail_reaches(since)):
-            return row
-        for rows in self._newest_first(held, meter):
-            for row in rows:
-                if row.commit_id == commit_id:
-                    return row
-            if since is not None and rows and rows[0].manifest_version <= since + 1:
-                return None
-        return None
+        """Return the row under this id, or None. A record of this line comes before one that a merge has carried here.
+
+        ``since``: look only for the line's own records, and only for those that were written after that version of it.
+        """
+        found = held.state.in_tail(row_id)
+        if (found is not None and not isinstance(found, r.MergedRow)) or (
+            since is not None and held.state.tail_reaches_own(since)
+        ):
+            return found
+        after = None if since is None else since + 1
+        archived = self._matching(held, "object_id", row_id, after, meter)
+        own = next((row for row in archived if not isinstance(row, r.MergedRow)), None)
+        return own or found or next(iter(archived), None)
 
     def find_key(
         self, held: Held, idempotency_key: str, *, since: int | None = None, meter: Meter | None = None
     ) -> r.CommitRow | None:
-        """The commit that carries this idempotency key."""
-        for row in reversed(held.state.tail):
-            if isinstance(row, r.CommitRow) and row.idempotency_key == idempotency_key:
-                return row
-        if since is not None and held.state.tail_reaches(since):
-            return None
-        for rows in self._newest_first(held, meter):
-            for row in rows:
-                if isinstance(row, r.CommitRow) and row.idempotency_key == idempotency_key:
-                    return row
-            if since is not None and rows and rows[0].manifest_version <= since + 1:
-                return None
-        return None
+        """Return the commit that carries this idempotency key, or None.
+
+        The line's own commit comes before one that a merge has carried here, and of those the newest comes first.
+        ``since``: look only at rows that were written after that version of the line.
+        """
+        found = [row for row in reversed(held.state.tail) if _key_of(row) == idempotency_key]
+        own = next((row for row in found if isinstance(row, r.CommitRow)), None)
+        if own is None and not (since is not None and held.state.tail_reaches(since)):
+            archived = self._matching(held, "idempotency_key", idempotency_key, since, meter)
+            found.extend(archived)
+            own = next((row for row in archived if isinstance(row, r.CommitRow)), None)
+        if own is not None:
+            return own
+        return next((row.row for row in found if isinstance(row, r.MergedRow)), None)
 
     def rows(self, held: Held, meter: Meter | None = None) -> Iterator[r.HistoryRow]:
         """Every history row, newest first."""
         yield from reversed(held.state.tail)
-        for rows in self._newest_first(held, meter):
-            yield from reversed(rows)
+        sizes = strict.fragment_rows(held.handle)
+        for index, file in reversed(list(enumerate(archive_files(held)))):
+            if sizes[index] <= WHOLE_ROWS_MAX:
+                yield from reversed(self._whole(held, index, file, meter))
+                continue
+            [stored] = reading.read(held.handle, index, index + 1, meter)
+            ordered = fragments.archived(stored)
+            for end in range(len(ordered), 0, -_DECODED_AT_ONCE):
+                yield from reversed(fragments.history(ordered[max(0, end - _DECODED_AT_ONCE) : end]))
 
-    def _newest_first(self, held: Held, meter: Meter | None) -> Iterator[tuple[r.HistoryRow, ...]]:
-        """Archive fragments, newest first; rows inside one are oldest first."""
-        files = strict.fragment_files(held.handle)[:-1]
-        for index in range(len(files) - 1, -1, -1):
-            yield self._archive(held, index, files[index], meter)
+    def _matching(
+        self, held: Held, column: str, value: str, since: int | None, meter: Meter | None
+    ) -> list[r.HistoryRow]:
+        """The archived rows with this value, newest first; with ``since`` not those of fragments that are older."""
+        sizes = strict.fragment_rows(held.handle)
+        found: list[r.HistoryRow] = []
+        large: list[int] = []
+        for index, file in reversed(list(enumerate(archive_files(held)))):
+            if sizes[index] > WHOLE_ROWS_MAX:
+                large.append(index)
+                continue
+            rows = self._whole(held, index, file, meter)
+            found.extend(row for row in rows if _value(row, column) == value)
+            if any(not isinstance(row, r.MergedRow) for row in found):
+                return found  # a line has one own record of an id or key, and that is what counts
+            if since is not None and reaches(rows, since):
+                break
+        if large:
+            stored = strict.matching(held.handle, sorted(large), column, value, meter)
+            found.extend(fragments.history(codec.from_arrow(stored)))
+        return sorted(found, key=lambda row: -row.seq)
 
-    def _archive(self, held: Held, index: int, file: str, meter: Meter | None) -> tuple[r.HistoryRow, ...]:
+    def _whole(self, held: Held, index: int, file: str, meter: Meter | None) -> tuple[r.HistoryRow, ...]:
+        """All rows of an archive fragment, oldest first."""
         with self._lock:
-            known = self._archives.get(file)
+            known = self._known.get(file)
             if known is not None:
-                self._archives.move_to_end(file)
+                self._known.move_to_end(file)
                 return known
-        rows = r.parse_archive(strict.read_fragment(held.handle, index, meter))
+        [stored] = reading.read(held.handle, index, index + 1, meter)
+        rows = fragments.history(fragments.archived(stored))
         with self._lock:
-            if file not in self._archives:
-                self._archives[file] = rows
-                self._held_rows += len(rows)
-                while self._held_rows > ARCHIVE_ROWS_MAX and len(self._archives) > 1:
-                    _, dropped = self._archives.popitem(last=False)
-                    self._held_rows -= len(dropped)
+            if file not in self._known:
+                self._known[file] = rows
+                self._known_rows += len(rows)
+                while self._known_rows > KNOWN_ROWS_MAX and len(self._known) > 1:
+                    _, dropped = self._known.popitem(last=False)
+                    self._known_rows -= len(dropped)
         return rows
+
+
+def _value(row: r.HistoryRow, column: str) -> str | None:
+    return row.object_id if column == "object_id" else _key_of(row)
+
+
+def _key_of(row: r.HistoryRow) -> str | None:
+    if isinstance(row, r.MergedRow):
+        return row.row.idempotency_key
+    return row.idempotency_key if isinstance(row, r.CommitRow) else None

@@ -1,32 +1,56 @@
-"""The rows of ``__manifest``: values, and their one physical form.
+"""The rows of a manifest line as values, and the column layout of the storage format.
 
-Owns the column layout of the storage format and nothing else. What rows mean together is ``state``; where they are kept
-is ``swap``. Rows of a kind that this release does not know are carried along unread.
+``codec`` turns values into stored rows and back, ``state`` says what rows mean together, ``fragments`` says in which
+fragment a row lies, ``swap`` reads and writes them. Rows of a kind that this release does not know are carried along as
+``RawRow``.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
-from omnigraph.core.errors import Corruption
+from omnigraph.manifest.recent import Recent
 
-STORAGE_VERSION = 4
-VERSION_KEY = "omnigraph:internal_schema_version"
+__all__ = [
+    "ARROW_SCHEMA",
+    "HISTORY",
+    "STORAGE_VERSION",
+    "AbortRow",
+    "BaseVersion",
+    "Closed",
+    "CommitRow",
+    "Head",
+    "HistoryRow",
+    "MergedRow",
+    "Parent",
+    "Pin",
+    "RawRow",
+    "Recent",
+    "SchemaRow",
+    "TableChange",
+    "Tombstone",
+]
 
-TABLE = "table"
-TABLE_VERSION = "table_version"
-TABLE_TOMBSTONE = "table_tombstone"
-SCHEMA = "schema"
-GRAPH_HEAD = "graph_head"
-GRAPH_COMMIT = "graph_commit"
-PLAN_ABORT = "plan_abort"
-HISTORY = (GRAPH_COMMIT, PLAN_ABORT)
+STORAGE_VERSION: Final = 5
+VERSION_KEY: Final = "omnigraph:internal_schema_version"
+DIGESTS_KEY: Final = "omnigraph:digests"
+
+TABLE: Final = "table"
+TABLE_VERSION: Final = "table_version"
+TABLE_TOMBSTONE: Final = "table_tombstone"
+SCHEMA: Final = "schema"
+GRAPH_HEAD: Final = "graph_head"
+GRAPH_COMMIT: Final = "graph_commit"
+MERGED_COMMIT: Final = "merged_commit"
+PLAN_ABORT: Final = "plan_abort"
+HISTORY: Final = (GRAPH_COMMIT, MERGED_COMMIT, PLAN_ABORT)
+
+KINDS: Final = ("init", "load", "mutate", "merge", "schema", "revert", "restore", "maintenance")
+VIAS: Final = ("write", "adopt", "rows", "graft", "restore", "schema")
 
 _FIELDS: list[pa.Field[Any]] = [
     pa.field("object_id", pa.string(), nullable=False),
@@ -38,13 +62,14 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("row_count", pa.uint64()),
     pa.field("seq", pa.uint64()),
     pa.field("metadata", pa.string()),
+    pa.field("idempotency_key", pa.string()),
 ]
-ARROW_SCHEMA = pa.schema(_FIELDS, metadata={VERSION_KEY: str(STORAGE_VERSION)})
+ARROW_SCHEMA = pa.schema(_FIELDS)
 
 
 @dataclass(frozen=True)
 class RawRow:
-    """One row as stored. Also the form in which rows of unknown kinds survive."""
+    """One row as stored. Also the form in which rows of unknown kinds are kept."""
 
     object_id: str
     object_type: str
@@ -55,11 +80,28 @@ class RawRow:
     row_count: int | None = None
     seq: int | None = None
     metadata: str | None = None
+    idempotency_key: str | None = None
+
+
+# --- state rows ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BaseVersion:
+    """A version of another line of the same dataset. ``needed``: the pin still names files that lie there."""
+
+    ref: str | None
+    version: int
+    needed: bool
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A registered table and the version that the branch publishes of it."""
+    """A registered table and the version that the branch publishes of it.
+
+    ``owner`` is the identity of the branch whose plans may commit to that line; it never changes. ``bases`` are the versions
+    that the line was forked from, nearest first.
+    """
 
     key: str
     identity: str
@@ -73,32 +115,66 @@ class Pin:
     bytes: int = 0
     deleted_rows: int = 0
     unindexed_fragments: int = 0
+    owner: str = field(kw_only=True)
+    bases: tuple[BaseVersion, ...] = ()
+    recent: Recent | None = None
 
     @property
     def triple(self) -> tuple[str, str | None, int]:
         """What "the same pin" means: table identity, ref, version."""
         return (self.identity, self.ref, self.version)
 
+    @property
+    def registration(self) -> tuple[str, str, int, str, str]:
+        """What the ``table`` row says: everything that a swap of data leaves alone."""
+        return (self.key, self.identity, self.incarnation, self.type_id, self.location)
+
 
 @dataclass(frozen=True)
 class Tombstone:
+    """A dropped or renamed table. ``renamed_to``: the key under which the identity lives on, or None."""
+
     key: str
     incarnation: int
+    identity: str
     version: int
+    renamed_to: str | None = None
 
 
 @dataclass(frozen=True)
 class SchemaRow:
-    """The accepted schema: what was written, the form it is rebuilt from, and the hash a plan is made on."""
+    """The accepted schema: the text, the form it is rebuilt from, the hash of its shape, the id with identities."""
 
     source: str
     canonical: str
     hash: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The state that a branch was made from."""
+
+    identity: str
+    ref: str | None
+    manifest_version: int
+    commit: str
+
+
+@dataclass(frozen=True)
+class Closed:
+    """When, and by whom, a branch was deleted. Its line takes no swap after the one that says this."""
+
+    at_us: int
+    actor: str | None
 
 
 @dataclass(frozen=True)
 class Head:
-    """The mutable row that every swap of a branch rewrites."""
+    """The mutable row that every swap of a branch rewrites.
+
+    ``unsynced_since``: the first version of this line that a relaxed writer swapped and that nobody has synced since.
+    """
 
     identity: str
     commit_id: str
@@ -106,267 +182,99 @@ class Head:
     owner: str | None = None
     mark: str | None = None
     boundary: int = 0
+    name: str = "main"
+    parent: Parent | None = None
+    closed: Closed | None = None
+    unsynced_since: int | None = None
+
+
+# --- history rows -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class TableCounts:
-    """What one commit did to one table."""
+class TableChange:
+    """What one commit did to one table. Counts are None where nothing was compared."""
 
+    identity: str
+    ref: str | None
     version: int
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    unchanged: int = 0
+    via: str = "write"
+    inserted: int | None = 0
+    updated: int | None = 0
+    deleted: int | None = 0
+    unchanged: int | None = 0
 
 
 @dataclass(frozen=True)
 class CommitRow:
-    """One graph commit. The row is its receipt too, so that a repeated idempotency key can be answered from it."""
+    """One graph commit. The row is its receipt too, so that a repeated idempotency key can be answered from it.
+
+    ``manifest_version`` and ``version`` are the same number: the version of this line that wrote the row. In a commit that
+    was merged from another line the first one is that line's.
+    """
 
     commit_id: str
+    plan: str
     parents: tuple[str, ...]
     actor: str | None
     created_at_us: int
     ref: str | None
     manifest_version: int
     kind: str
-    tables: Mapping[str, TableCounts] = field(default_factory=dict)
+    tables: Mapping[str, TableChange] = field(default_factory=dict)
     idempotency_key: str | None = None
+    request: str | None = None
+    content: str | None = None
+    schema: Mapping[str, Any] | None = None
+    merge: Mapping[str, Any] | None = None
+    reverts: tuple[str, ...] | None = None
+    recovered_by: str | None = None
+    recovered_at_us: int | None = None
     seq: int = 0
+    version: int = 0
+
+    @property
+    def object_id(self) -> str:
+        return self.commit_id
+
+
+@dataclass(frozen=True)
+class MergedRow:
+    """A commit of another line that a merge has carried here.
+
+    ``row`` is the commit as it stood there, its ``seq`` and ``version`` apart, which are 0; ``version`` and ``seq`` are this
+    line's.
+    """
+
+    row: CommitRow
+    version: int = 0
+    seq: int = 0
+
+    @property
+    def object_id(self) -> str:
+        return self.row.commit_id
 
 
 @dataclass(frozen=True)
 class AbortRow:
-    """The other way a plan can end. Keyed by the plan's commit id, whoever writes it."""
+    """The other way in which a plan ends.
 
-    commit_id: str
+    ``id`` is the plan's id, the id of a request that the plan owns, or the id of a withdrawn offer. ``base`` is the manifest
+    version that the plan was made on.
+    """
+
+    id: str
+    plan: str
     actor: str | None
     base: int
     created_at_us: int
-    manifest_version: int = 0
+    version: int = 0
     seq: int = 0
+    ref: str | None = None
+
+    @property
+    def object_id(self) -> str:
+        return self.id
 
 
-HistoryRow = CommitRow | AbortRow
-_ENCODED = "_encoded"
-
-
-# --- values to rows -----------------------------------------------------------------------------------------------------
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def pin_rows(pin: Pin) -> tuple[RawRow, RawRow]:
-    """A registered table is two rows: what it is, and where it stands."""
-    return (
-        RawRow(
-            object_id=pin.key,
-            object_type=TABLE,
-            table_key=pin.key,
-            location=pin.location,
-            metadata=_json({"identity": pin.identity, "incarnation": pin.incarnation, "type_id": pin.type_id}),
-        ),
-        RawRow(
-            object_id=pin.key,
-            object_type=TABLE_VERSION,
-            table_key=pin.key,
-            table_version=pin.version,
-            table_branch=pin.ref,
-            row_count=pin.rows,
-            metadata=_json(
-                {
-                    "fragments": pin.fragments,
-                    "bytes": pin.bytes,
-                    "deleted_rows": pin.deleted_rows,
-                    "unindexed_fragments": pin.unindexed_fragments,
-                }
-            ),
-        ),
-    )
-
-
-def tombstone_row(tombstone: Tombstone) -> RawRow:
-    return RawRow(
-        object_id=f"{tombstone.key}$tombstone${tombstone.incarnation}",
-        object_type=TABLE_TOMBSTONE,
-        table_key=tombstone.key,
-        metadata=_json({"version": tombstone.version}),
-    )
-
-
-def schema_row(schema: SchemaRow) -> RawRow:
-    body = {"source": schema.source, "canonical": schema.canonical, "hash": schema.hash}
-    return RawRow(object_id="schema", object_type=SCHEMA, metadata=_json(body))
-
-
-def head_row(head: Head) -> RawRow:
-    return RawRow(
-        object_id=f"graph_head:{head.identity}",
-        object_type=GRAPH_HEAD,
-        metadata=_json(
-            {
-                "head": head.commit_id,
-                "epoch": head.epoch,
-                "owner": head.owner,
-                "mark": head.mark,
-                "boundary": head.boundary,
-            }
-        ),
-    )
-
-
-def history_row(row: HistoryRow) -> RawRow:
-    """History never changes, and each swap writes the newest rows again: what was encoded once is kept with its value."""
-    found: RawRow | None = vars(row).get(_ENCODED)
-    if found is None:
-        found = _encoded_history(row)
-        vars(row)[_ENCODED] = found  # no field: a changed copy of the value does not take it along
-    return found
-
-
-def _encoded_history(row: HistoryRow) -> RawRow:
-    if isinstance(row, CommitRow):
-        tables = {
-            key: {
-                "version": counts.version,
-                "inserted": counts.inserted,
-                "updated": counts.updated,
-                "deleted": counts.deleted,
-                "unchanged": counts.unchanged,
-            }
-            for key, counts in row.tables.items()
-        }
-        body: dict[str, Any] = {
-            "parents": list(row.parents),
-            "actor": row.actor,
-            "created_at_us": row.created_at_us,
-            "ref": row.ref,
-            "manifest_version": row.manifest_version,
-            "idempotency_key": row.idempotency_key,
-            "kind": row.kind,
-            "tables": tables,
-        }
-        kind, ref = GRAPH_COMMIT, row.ref
-    else:
-        body = {"actor": row.actor, "base": row.base, "created_at_us": row.created_at_us}
-        kind, ref = PLAN_ABORT, None
-    return RawRow(
-        object_id=row.commit_id,
-        object_type=kind,
-        table_version=row.manifest_version,
-        table_branch=ref,
-        seq=row.seq,
-        metadata=_json(body),
-    )
-
-
-# --- rows to values -----------------------------------------------------------------------------------------------------
-
-
-def _body(row: RawRow) -> dict[str, Any]:
-    loaded = json.loads(row.metadata or "{}")
-    if not isinstance(loaded, dict):
-        raise ValueError(f"metadata of {row.object_type} {row.object_id!r} is not an object")
-    return loaded
-
-
-def parse_pin(registration: RawRow, version: RawRow) -> Pin:
-    what, where = _body(registration), _body(version)
-    if registration.location is None or version.table_version is None:
-        raise ValueError(f"row of table {registration.table_key!r} is incomplete")
-    return Pin(
-        key=registration.table_key,
-        identity=what["identity"],
-        incarnation=what["incarnation"],
-        type_id=what["type_id"],
-        location=registration.location,
-        ref=version.table_branch,
-        version=version.table_version,
-        rows=version.row_count or 0,
-        fragments=where["fragments"],
-        bytes=where["bytes"],
-        deleted_rows=where["deleted_rows"],
-        unindexed_fragments=where["unindexed_fragments"],
-    )
-
-
-def parse_tombstone(row: RawRow) -> Tombstone:
-    return Tombstone(row.table_key, int(row.object_id.rsplit("$", 1)[1]), _body(row)["version"])
-
-
-def parse_schema(row: RawRow) -> SchemaRow:
-    body = _body(row)
-    return SchemaRow(body["source"], body["canonical"], body["hash"])
-
-
-def parse_head(row: RawRow) -> Head:
-    body = _body(row)
-    return Head(
-        row.object_id.removeprefix("graph_head:"),
-        body["head"],
-        body["epoch"],
-        body["owner"],
-        body["mark"],
-        body["boundary"],
-    )
-
-
-@lru_cache(maxsize=1024)
-def parse_history(row: RawRow) -> HistoryRow:
-    """History never changes, and each reload of a state reads the newest rows again."""
-    found = _decoded_history(row)
-    vars(found)[_ENCODED] = row
-    return found
-
-
-def _decoded_history(row: RawRow) -> HistoryRow:
-    body = _body(row)
-    if row.object_type == PLAN_ABORT:
-        return AbortRow(
-            row.object_id, body["actor"], body["base"], body["created_at_us"], row.table_version or 0, row.seq or 0
-        )
-    return CommitRow(
-        commit_id=row.object_id,
-        parents=tuple(body["parents"]),
-        actor=body["actor"],
-        created_at_us=body["created_at_us"],
-        ref=body["ref"],
-        manifest_version=body["manifest_version"],
-        kind=body["kind"],
-        tables={key: TableCounts(**counts) for key, counts in body["tables"].items()},
-        idempotency_key=body["idempotency_key"],
-        seq=row.seq or 0,
-    )
-
-
-def parse_archive(table: pa.Table) -> tuple[HistoryRow, ...]:
-    """The history in a fragment of the archive, oldest first. Raises ``Corruption`` where a row does not read."""
-    found: list[HistoryRow] = []
-    for row in from_arrow(table):
-        if row.object_type not in HISTORY:
-            continue
-        try:
-            found.append(parse_history(row))
-        except (LookupError, ValueError, TypeError) as error:
-            raise Corruption(
-                f"a record of the history in __manifest does not read: {row.object_type} {row.object_id[:80]!r}",
-                hint="read again; if it stays so, keep the files and run `omnigraph verify --deep`",
-                object="__manifest",
-            ) from error
-    return tuple(sorted(found, key=lambda one: one.seq))
-
-
-# --- Arrow --------------------------------------------------------------------------------------------------------------
-
-
-def to_arrow(rows: Iterable[RawRow]) -> pa.Table:
-    listed = list(rows)
-    columns = {name: [getattr(row, name) for row in listed] for name in ARROW_SCHEMA.names}
-    return pa.table(columns, schema=ARROW_SCHEMA)
-
-
-def from_arrow(table: pa.Table) -> list[RawRow]:
-    columns = (table.column(name).to_pylist() for name in ARROW_SCHEMA.names)
-    return list(map(RawRow, *columns))
+HistoryRow = CommitRow | MergedRow | AbortRow

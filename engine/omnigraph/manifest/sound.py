@@ -1,17 +1,19 @@
 """Does a state that was read say what some swap could have written? Pure.
 
-Every swap writes the whole current state again, so what was read wrongly once would be carried on for ever. The rows have no
-checksum; but identities have a shape, history has an order, and the same fact stands in more than one row. What is read is
-held against that before anything is based on it.
+Every swap writes the current rows again, so what was read wrongly once would be carried on for ever. Digests find bytes that
+changed after they were written; this module finds what was written wrongly: identities have a shape, history has an order,
+and the same fact stands in more than one row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from omnigraph.core.ids import is_ulid
+from omnigraph.manifest import codec, lineage
 from omnigraph.manifest import rows as r
+from omnigraph.manifest.schema_id import schema_id, shape_hash
 from omnigraph.manifest.state import State
 from omnigraph.store import layout
 
@@ -19,66 +21,110 @@ from omnigraph.store import layout
 def contradictions(state: State) -> Iterator[str]:
     """What no swap could have written, in words. Nothing for a sound state."""
     yield from _head(state)
-    yield from _history(state)
+    yield from _schema(state.schema)
+    yield from lineage.contradictions(state.tail, line_of(state))
     for pin in state.tables.values():
         yield from _pin(pin)
+    yield from _tombstones(state)
     yield from _pins_and_history(state)
 
 
+def line_of(state: State) -> lineage.Line:
+    """What the head says about the history of its line."""
+    parent = state.head.parent
+    return lineage.Line(state.version, state.ref, state.head.commit_id, None if parent is None else parent.commit)
+
+
 def _head(state: State) -> Iterator[str]:
-    for name, value in (("identity", state.head.identity), ("head", state.head.commit_id)):
+    head = state.head
+    for name, value in (("identity", head.identity), ("head", head.commit_id)):
         if not is_ulid(value):
             yield f"the {name} of the branch is {value[:80]!r}, which is no ULID"
-    newest = next((row for row in reversed(state.tail) if isinstance(row, r.CommitRow)), None)
-    if newest is not None and newest.commit_id != state.head.commit_id:
-        yield f"the head is {state.head.commit_id}, the newest commit {newest.commit_id}"
-    if state.head.epoch < 0 or not 0 <= state.head.boundary <= state.version:
-        yield f"the head counts epoch {state.head.epoch} and boundary {state.head.boundary}"
+    if head.mark is not None and not is_ulid(head.mark):
+        yield f"the cleanup mark is {head.mark[:80]!r}, which is no ULID"
+    if head.boundary > state.version:
+        yield f"the boundary is {head.boundary}, above version {state.version}"
+    if head.unsynced_since is not None and not 1 <= head.unsynced_since <= state.version:
+        yield f"versions from {head.unsynced_since} on are not synced, but this is version {state.version}"
+    if state.ref is not None and state.ref != f"g-{head.identity}":
+        yield f"the line {state.ref} belongs to branch {head.identity}"
+    if (state.ref is None) != (head.parent is None):
+        yield f"the line {state.ref} has the parent {head.parent}"
+    if head.parent is not None:
+        yield from _parent(head.parent, head.identity)
 
 
-def _history(state: State) -> Iterator[str]:
-    for row in state.tail:
-        if not is_ulid(row.commit_id):
-            yield f"a record of history is named {row.commit_id[:80]!r}, which is no ULID"
-    if state.tail and not 0 < state.tail[0].manifest_version <= state.tail[-1].manifest_version <= state.version:
-        yield f"history names manifest versions that are not between 1 and {state.version}"
-    for earlier, later in pairwise(state.tail):
-        if later.seq != earlier.seq + 1 or later.manifest_version <= earlier.manifest_version:
-            yield f"record {later.commit_id} is not the one that follows {earlier.commit_id}"
-    commits = [row for row in state.tail if isinstance(row, r.CommitRow)]
-    for commit in commits:
-        if not all(is_ulid(parent) for parent in commit.parents):
-            yield f"commit {commit.commit_id} has the parents {', '.join(commit.parents)[:80]!r}"
-    for older, newer in pairwise(commits):
-        if newer.parents[:1] != (older.commit_id,):
-            yield f"commit {newer.commit_id} does not follow the one before it, {older.commit_id}"
+def _parent(parent: r.Parent, identity: str) -> Iterator[str]:
+    if not is_ulid(parent.identity) or not is_ulid(parent.commit) or parent.identity == identity:
+        yield f"the branch was made from {parent.commit[:80]!r} of branch {parent.identity[:80]!r}"
+    if parent.manifest_version < 1 or parent.ref not in (None, f"g-{parent.identity}"):
+        yield f"the branch was made from version {parent.manifest_version} of line {parent.ref}"
+
+
+def _schema(schema: r.SchemaRow) -> Iterator[str]:
+    try:
+        shape = shape_hash(schema.canonical)
+    except ValueError as error:
+        yield f"the canonical form of the schema does not read: {error}"
+        return
+    if schema.hash != shape:
+        yield f"the schema has the hash {schema.hash[:80]!r}, its canonical form {shape}"
+    if schema.id != schema_id(schema.canonical):
+        yield f"the schema has the id {schema.id[:80]!r}, its canonical form {schema_id(schema.canonical)}"
 
 
 def _pin(pin: r.Pin) -> Iterator[str]:
     if not layout.is_table_path(pin.location):
         yield f"table {pin.key} stands at {pin.location[:80]!r}"
-    if not is_ulid(pin.identity) or (
-        pin.ref is not None and (pin.ref[:2] not in ("g-", "f-") or not is_ulid(pin.ref[2:]))
-    ):
-        yield f"table {pin.key} has identity {pin.identity[:80]!r} and ref {pin.ref!r}"
+    if not is_ulid(pin.identity):
+        yield f"table {pin.key} has identity {pin.identity[:80]!r}"
+    if not is_ulid(pin.owner):
+        yield f"table {pin.key} has the owner {pin.owner[:80]!r}, which is no ULID"
     if pin.version < 1 or pin.incarnation < 1:
-        yield f"table {pin.key} is published at version {pin.version}"
-    if min(pin.rows, pin.fragments, pin.bytes, pin.deleted_rows, pin.unindexed_fragments) < 0:
-        yield f"table {pin.key} counts something below zero"
+        yield f"table {pin.key} is published at version {pin.version} in incarnation {pin.incarnation}"
+    if len(pin.bases) > codec.BASES_MAX:
+        yield f"table {pin.key} has {len(pin.bases)} bases"
+    versions = [pin.version, *(base.version for base in pin.bases)]
+    if versions[-1] < 1 or any(later > earlier for earlier, later in pairwise(versions)):
+        yield f"table {pin.key} at version {pin.version} has bases at {versions[1:]}"
+
+
+def _tombstones(state: State) -> Iterator[str]:
+    for tombstone in state.tombstones:
+        pin = state.tables.get(tombstone.key)
+        if pin is not None and pin.incarnation <= tombstone.incarnation:
+            yield f"table {pin.key} is alive in incarnation {pin.incarnation}, which was dropped"
+        if not is_ulid(tombstone.identity):
+            yield f"a dropped table {tombstone.key} has identity {tombstone.identity[:80]!r}"
 
 
 def _pins_and_history(state: State) -> Iterator[str]:
-    """Pins of one table only grow, so none is older than the newest commit that moved it. Not said of tables on a ref of
-    their own, nor where a table of that name was dropped: their numbers are others."""
-    dropped = {tombstone.key for tombstone in state.tombstones}
+    """Pins of one table's line only grow, so none is older than the newest commit of this line that moved it."""
     seen: set[str] = set()
     for row in reversed(state.tail):
         if not isinstance(row, r.CommitRow):
             continue
-        for key, counts in row.tables.items():
+        for key, change in row.tables.items():
             pin = state.tables.get(key)
-            if key in seen or key in dropped or pin is None or pin.ref is not None:
+            if pin is None or key in seen or (pin.identity, pin.ref) != (change.identity, change.ref):
                 continue
             seen.add(key)
-            if pin.version < counts.version:
-                yield f"table {key} is published at version {pin.version}, and commit {row.commit_id} made {counts.version}"
+            if pin.version < change.version:
+                yield f"table {key} is published at version {pin.version}, and commit {row.commit_id} made {change.version}"
+
+
+def between(states: Iterable[State]) -> Iterator[str]:
+    """What live states of several lines contradict in each other. For ``verify``.
+
+    One line of a table has one owner, and the bases that two pins give it are those of one chain: one list begins the other.
+    """
+    seen: dict[tuple[str, str | None], r.Pin] = {}
+    for state in states:
+        for pin in state.tables.values():
+            other = seen.setdefault((pin.location, pin.ref), pin)
+            if other.owner != pin.owner:
+                yield f"line {pin.ref} of {pin.location} is owned by {other.owner} and by {pin.owner}"
+            chains = [[(base.ref, base.version) for base in one.bases] for one in (other, pin)]
+            shorter, longer = sorted(chains, key=len)
+            if longer[: len(shorter)] != shorter:
+                yield f"line {pin.ref} of {pin.location} has two different chains of bases"

@@ -1,4 +1,4 @@
-"""``__manifest`` on storage: read a branch's state, and the one door that makes a new one visible.
+"""A manifest line on storage: read a branch's state, and the one door that makes a new one visible.
 
 Owns requests and their order; what the new state holds is ``state.fold``'s business, and whether it may be published is
 decided in ``commit/``. No other module swaps.
@@ -6,15 +6,18 @@ decided in ``commit/``. No other module swaps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import contextvars
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnigraph.core.errors import Corruption, NotFound, UnsupportedStorage
 from omnigraph.core.meter import Meter
+from omnigraph.manifest import codec, digests, fragments, reading
 from omnigraph.manifest import rows as r
 from omnigraph.manifest.sound import contradictions
-from omnigraph.manifest.state import Change, State, fold, from_rows, to_rows
+from omnigraph.manifest.state import Change, State, fold, schema_moved
 from omnigraph.store import layout
 from omnigraph.table import strict
 from omnigraph.table.dataset import TableRef, Tables
@@ -37,13 +40,28 @@ class Held:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A fragment written ahead, and the digest of its rows."""
+
+    fragments: Fragments
+    digest: str
+    rows: list[r.RawRow] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
 class Written:
-    """Files that hold the state after ``change``, on one base. Good for one swap on exactly that base."""
+    """Files that hold the state after ``change``, on one base. Good for one swap on exactly that base.
+
+    ``archive``, ``schema`` and ``base`` are None where the swap lists the fragments that are there again.
+    """
 
     base: int
     change: Change
     after: State
-    fragments: tuple[Fragments, ...]
+    archive: Part | None
+    schema: Part | None
+    base_pins: Part | None
+    current: Part
 
 
 @dataclass(frozen=True)
@@ -51,20 +69,26 @@ class Merged:
     """Archive fragments that have been merged into fewer: what they replace, and the new ones in their places."""
 
     replaces: tuple[str, ...]  # the files of every archive fragment that was there, oldest first
-    parts: tuple[tuple[int, int, Fragments | None], ...]  # (first, end, merged); None keeps what is there
+    parts: tuple[tuple[int, int, Part | None], ...]  # (first, end, merged); None keeps what is there
 
     def fits(self, held: Held) -> bool:
         """Whether the archive still begins with what was merged: it only ever grows at its end."""
-        files = strict.fragment_files(held.handle)[:-1]
-        return tuple(files[: len(self.replaces)]) == self.replaces
+        return tuple(archive_files(held)[: len(self.replaces)]) == self.replaces
+
+
+def archive_files(held: Held) -> list[str]:
+    """The data files of the archive fragments, oldest first. No request."""
+    files = strict.fragment_files(held.handle)
+    return files[: fragments.archives(len(files))]
 
 
 class Manifest:
-    """The manifest dataset of one graph."""
+    """The manifest lines of one graph."""
 
     def __init__(self, tables: Tables, uri: str) -> None:
         self._tables = tables
         self._uri = uri
+        self._known = reading.Known()
 
     def ref(self, ref: str | None) -> TableRef:
         return TableRef(layout.MANIFEST, ref)
@@ -72,7 +96,7 @@ class Manifest:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def open_latest(self, ref: str | None = None, meter: Meter | None = None) -> Held:
-        """The newest state of a branch: three requests, however long its history."""
+        """The newest state of a branch: five requests, however long its history; three while one fragment holds it."""
         try:
             handle = self._tables.open_latest(self.ref(ref), meter, "manifest")
         except NotFound as error:
@@ -90,8 +114,17 @@ class Manifest:
 
     def _held(self, ref: str | None, handle: Any, meter: Meter | None) -> Held:
         check_storage_version(handle.schema.metadata or {}, self._uri)
-        rows = r.from_arrow(strict.read_fragment(handle, -1, meter))
-        state = from_rows(rows, version=handle.version, ref=ref)
+        count = strict.fragment_count(handle)
+        if count not in (0, 2) and handle.schema.remove_metadata().equals(r.ARROW_SCHEMA):
+            parts = self._known.state(handle, fragments.archives(count), meter)
+        else:
+            raise Corruption(
+                f"__manifest has {count} fragments with the columns {', '.join(handle.schema.names)[:200]}",
+                hint="keep the files and run `omnigraph verify`",
+                object="__manifest",
+                version=handle.version,
+            )
+        state = fragments.join(parts, version=handle.version, ref=ref)
         wrong = next(contradictions(state), None)
         if wrong is not None:
             raise Corruption(
@@ -105,13 +138,28 @@ class Manifest:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def write(self, held: Held, change: Change, meter: Meter | None = None) -> Written:
-        """Write the files of the state after ``change``; nothing names them until ``swap``."""
-        after, archived = fold(held.state, change)
-        files = []
-        if archived:
-            files.append(strict.write_ahead(held.handle, r.to_arrow(map(r.history_row, archived)), meter))
-        files.append(strict.write_ahead(held.handle, r.to_arrow(to_rows(after)), meter))
-        return Written(held.version, change, after, tuple(files))
+        """Write the files of the state after ``change``, side by side; nothing names them until ``swap``."""
+        before = held.state
+        after, archived = fold(before, change)
+        listed: list[list[r.RawRow] | None] = [
+            [codec.history_row(row) for row in archived] or None,
+            fragments.schema_rows(after) if before.base is None or schema_moved(before, after) else None,
+            fragments.base_rows(after) if after.base is not before.base else None,
+        ]
+        current = fragments.current_rows(after)
+        written = iter(self._write_parts(held, [rows for rows in (*listed, current) if rows is not None], meter))
+        archive, schema, base = (None if rows is None else next(written) for rows in listed)
+        return Written(held.version, change, after, archive, schema, base, next(written))
+
+    def _write_parts(self, held: Held, parts: Sequence[list[r.RawRow]], meter: Meter | None) -> list[Part]:
+        if len(parts) == 1:
+            return [self._write_part(held, parts[0], meter)]
+        with ThreadPoolExecutor(len(parts)) as pool:
+            calls = [pool.submit(contextvars.copy_context().run, self._write_part, held, rows, meter) for rows in parts]
+            return [call.result() for call in calls]
+
+    def _write_part(self, held: Held, rows: list[r.RawRow], meter: Meter | None) -> Part:
+        return Part(strict.write_ahead(held.handle, codec.to_arrow(rows), meter), digests.digest(rows), rows)
 
     def swap(
         self,
@@ -125,42 +173,68 @@ class Manifest:
         """Make ``written`` the next version, or raise ``SwapLost`` or ``SwapUnknown``."""
         if written.base != held.version:
             raise ValueError("files written for another base")
+        count = strict.fragment_count(held.handle)
+        archives = fragments.archives(count)
+        new: list[Part | Fragments] = [strict.kept(held.handle, 0, archives)]
+        if written.archive is not None:
+            new.append(written.archive)
+        for place, part in enumerate((written.schema, written.base_pins), archives):
+            new.append(part or strict.kept(held.handle, place, place + 1))
+        new.append(written.current)
+        after = self._swap(held, new, lambda _: written.after, uuid, properties or {}, meter)
+        for part in (written.schema, written.base_pins):
+            if part is not None:
+                self._known.remember(part.fragments.files[0], part.rows)
+        return after
+
+    def _swap(
+        self,
+        held: Held,
+        parts: Sequence[Part | Fragments],
+        after: Callable[[int], State],
+        uuid: str,
+        properties: Mapping[str, str],
+        meter: Meter | None,
+    ) -> Held:
+        known = reading.digests_of(held.handle)
+        named: dict[str, str] = {}
+        listed: list[Fragments] = []
+        for part in parts:
+            kept = part.fragments if isinstance(part, Part) else part
+            listed.append(kept)
+            named |= {file: part.digest if isinstance(part, Part) else known[file] for file in kept.files}
+        ref = self.ref(held.state.ref)
         handle = strict.swap(
             self._tables,
-            self.ref(held.state.ref),
+            ref,
             held.handle,
-            keep=strict.fragment_count(held.handle) - 1,
-            new=list(written.fragments),
+            schema=r.ARROW_SCHEMA.with_metadata(digests.metadata(named)),
+            fragments=listed,
             uuid=uuid,
-            properties=properties or {},
+            properties=properties,
             meter=meter,
         )
-        self._tables.release(self.ref(held.state.ref), held.version)
-        return Held(written.after, handle)
+        self._tables.release(ref, held.version)
+        return Held(after(handle.version), handle)
 
     # --- the archive --------------------------------------------------------------------------------------------------
 
     def archive_sizes(self, held: Held) -> list[int]:
         """Rows of each archive fragment, oldest first. No request."""
-        return strict.fragment_rows(held.handle)[:-1]
+        return strict.fragment_rows(held.handle)[: len(archive_files(held))]
 
     def merge_archives(self, held: Held, runs: Sequence[tuple[int, int]], meter: Meter | None = None) -> Merged:
         """Write runs of neighbouring archive fragments as one fragment each; nothing names them until the swap."""
-        files = strict.fragment_files(held.handle)[:-1]
-        parts: list[tuple[int, int, Fragments | None]] = []
+        files = archive_files(held)
+        parts: list[tuple[int, int, Part | None]] = []
         done = 0
         for first, end in runs:
             if first > done:
                 parts.append((done, first, None))
-            rows = strict.read_fragments(held.handle, first, end, meter)
-            # What was read takes the place of what is there, so it has to read the same again.
-            if not strict.read_fragments(held.handle, first, end, meter).equals(rows):
-                raise Corruption(
-                    "the archive of __manifest read differently the second time; nothing was changed",
-                    hint="repeat; if it stays so, look at the store, and run `omnigraph verify --deep`",
-                    object="__manifest",
-                )
-            parts.append((first, end, strict.write_ahead(held.handle, rows, meter)))
+            read = reading.read(held.handle, first, end, meter)
+            for rows in read:
+                fragments.archived(rows)  # what takes the place of the archive has to be history
+            parts.append((first, end, self._write_part(held, [row for rows in read for row in rows], meter)))
             done = end
         if done < len(files):
             parts.append((done, len(files), None))
@@ -170,29 +244,23 @@ class Manifest:
         """Make the same state the next version, over the merged archive. Raises ``SwapLost`` or ``SwapUnknown``."""
         if not merged.fits(held):
             raise ValueError("an archive merged from another one")
-        parts = [part or strict.kept(held.handle, first, end) for first, end, part in merged.parts]
-        rest = strict.kept(held.handle, len(merged.replaces), strict.fragment_count(held.handle))
-        handle = strict.swap(
-            self._tables,
-            self.ref(held.state.ref),
-            held.handle,
-            keep=0,
-            new=[*parts, rest],
-            uuid=uuid,
-            properties={},
-            meter=meter,
-        )
-        self._tables.release(self.ref(held.state.ref), held.version)
-        return Held(replace(held.state, version=handle.version), handle)
+        parts: list[Part | Fragments] = [
+            part or strict.kept(held.handle, first, end) for first, end, part in merged.parts
+        ]
+        parts.append(strict.kept(held.handle, len(merged.replaces), strict.fragment_count(held.handle)))
+        return self._swap(held, parts, lambda version: replace(held.state, version=version), uuid, {}, meter)
+
+    # --- the first version --------------------------------------------------------------------------------------------
 
     def create(self, state: State, *, uuid: str) -> Held:
-        """Commit a graph's first state. Raises ``SwapLost`` where a graph exists, ``SwapUnknown`` without an answer."""
+        """Commit a line's first state. Raises ``SwapLost`` where a line exists, ``SwapUnknown`` without an answer."""
+        rows = fragments.single_rows(state)
         try:
             handle = strict.create(
                 self._tables,
-                self.ref(None),
-                r.ARROW_SCHEMA,
-                r.to_arrow(to_rows(state)),
+                self.ref(state.ref),
+                codec.to_arrow(rows),
+                lambda file: digests.metadata({file: digests.digest(rows)}),
                 uuid=uuid,
                 properties={"omnigraph:commit": state.head.commit_id},
             )

@@ -63,7 +63,7 @@ def _known_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> C
     """
     tail = current.state.tail
     row = current.state.in_tail(commit_id)
-    if row is None and tail and str(commit_id) < tail[0].commit_id:
+    if row is None and tail and str(commit_id) < tail[0].object_id:
         row = engine.history.find(current, commit_id, meter=meter)
     return row if isinstance(row, CommitRow) else None
 
@@ -85,7 +85,7 @@ def commit_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> C
 
 def _open(engine: Engine, branch: str, current: Held, row: CommitRow, meter: Meter) -> Held:
     held = _try(engine, row, meter)
-    found = held.state.head.commit_id if held is not None else None
+    found = _found(held, row) if held is not None else None
     boundary = 0
     if found != row.commit_id:
         # Only now: what opens and says the right id needs neither the newest state nor the boundary.
@@ -107,6 +107,11 @@ def _open(engine: Engine, branch: str, current: Held, row: CommitRow, meter: Met
     return held
 
 
+def _found(held: Held, row: CommitRow) -> str:
+    """The id to compare with the row's: its own if it is one of the commits that this version made visible."""
+    return row.commit_id if row.commit_id in held.state.commits_of_version() else held.state.head.commit_id
+
+
 def _try(engine: Engine, row: CommitRow, meter: Meter) -> Held | None:
     """The manifest at the version that the row names; None if that is not there, or not whole, any more."""
     try:
@@ -122,7 +127,7 @@ def reclaimed(engine: Engine, current: Held, commit_id: str, meter: Meter) -> Re
     oldest = _oldest_left(engine, current, meter)
     hint = f"take a snapshot at {oldest} or newer" if oldest is not None else None
     row = engine.history.find(current, commit_id, meter=meter)
-    version = row.manifest_version if row is not None else current.version
+    version = row.version if row is not None else current.version
     note = engine.boundary.note(current.state.identity, version, meter=meter)
     return Reclaimed(
         f"commit {commit_id} was cleaned up: {_record_text(note)}oldest={oldest}",
@@ -156,7 +161,7 @@ def _oldest_left(engine: Engine, current: Held, meter: Meter) -> str | None:
     for row in reversed(commits):
         if row.manifest_version in left:
             held = _try(engine, row, meter)
-            if held is not None and held.state.head.commit_id == row.commit_id:
+            if held is not None and _found(held, row) == row.commit_id:
                 return row.commit_id
     return current.state.head.commit_id
 

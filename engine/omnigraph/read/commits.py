@@ -11,7 +11,7 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.txn import read_current
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import html_table
-from omnigraph.manifest.rows import CommitRow, TableCounts
+from omnigraph.manifest.rows import CommitRow, TableChange
 from omnigraph.read.at import commit_row
 from omnigraph.read.tables import whole_number
 
@@ -27,7 +27,7 @@ class Commit:
     actor: str | None
     created_at: dt.datetime
     kind: str
-    tables: Mapping[str, TableCounts]
+    tables: Mapping[str, TableChange]
     manifest_version: int
     idempotency_key: str | None = None
 
@@ -38,7 +38,7 @@ class Commit:
             "actor": self.actor,
             "created_at": self.created_at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "kind": self.kind,
-            "tables": {key: dict(vars(counts)) for key, counts in self.tables.items()},
+            "tables": {key: _counts(change) for key, change in self.tables.items()},
             "manifest_version": self.manifest_version,
             "idempotency_key": self.idempotency_key,
         }
@@ -64,6 +64,10 @@ class Commits(list[Commit]):
     def _repr_html_(self) -> str:
         rows = [(c.id, c.created_at, c.kind, c.actor, ", ".join(c.tables)) for c in self]
         return html_table(("commit", "created at", "kind", "actor", "tables"), rows)
+
+
+def _counts(change: TableChange) -> dict[str, int | None]:
+    return {name: getattr(change, name) for name in ("version", "inserted", "updated", "deleted", "unchanged")}
 
 
 def list_commits(

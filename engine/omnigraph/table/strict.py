@@ -6,7 +6,7 @@ lands at exactly base + 1 or not at all, costs two PUTs, and is harmless to repe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
@@ -17,6 +17,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.table.dataset import COMMIT_TIMEOUT, DATA_STORAGE_VERSION, TableRef, Tables, translated
 from omnigraph.table.errors import Fate, classify, panics_raised
 from omnigraph.table.fresh import write_files
+from omnigraph.table.predicate import Compare, to_filter
 from omnigraph.table.reading import metered
 
 SINGLE_PUT_BYTES = 4 * 1024 * 1024  # Lance sends what is smaller than a part of a multipart upload in one request
@@ -31,12 +32,17 @@ class SwapUnknown(Exception):
 
 
 class Fragments:
-    """Files written ahead for a swap: their metadata, as Lance wants it back."""
+    """Fragments for a swap, as Lance wants them back: written ahead, or kept from the base."""
 
     __slots__ = ("metadata",)
 
     def __init__(self, metadata: list[FragmentMetadata]) -> None:
         self.metadata = metadata
+
+    @property
+    def files(self) -> list[str]:
+        """Their data files, one each."""
+        return [fragment.files[0].path for fragment in self.metadata]
 
 
 def fragment_count(handle: LanceDataset) -> int:
@@ -48,19 +54,11 @@ def fragment_files(handle: LanceDataset) -> list[str]:
     return [fragment.metadata.files[0].path for fragment in handle.get_fragments()]
 
 
-def read_fragment(handle: LanceDataset, index: int, meter: Meter | None = None) -> pa.Table:
-    with translated("read __manifest"), metered(handle, meter, "manifest"):
-        fragments = handle.get_fragments()
-        if not fragments:
-            raise Corruption("__manifest holds no current fragment", object="__manifest", version=handle.version)
-        return fragments[index].to_table()
-
-
 def write_ahead(handle: LanceDataset, table: pa.Table, meter: Meter | None = None) -> Fragments:
-    """Write rows as a file that no version names yet: one PUT."""
+    """Write rows as one file that no version names yet: one PUT."""
     small = table.nbytes < SINGLE_PUT_BYTES
     with translated("write __manifest data"), metered(handle, meter, "manifest", exactly=1 if small else None):
-        return Fragments(write_files(table, handle))
+        return Fragments(_single(write_files(table, handle)))
 
 
 def fragment_rows(handle: LanceDataset) -> list[int]:
@@ -69,10 +67,21 @@ def fragment_rows(handle: LanceDataset) -> list[int]:
 
 
 def read_fragments(handle: LanceDataset, first: int, end: int, meter: Meter | None = None) -> pa.Table:
-    """The rows of neighbouring fragments, in order."""
+    """The rows of neighbouring fragments, in order, fetched side by side."""
     with translated("read __manifest"), metered(handle, meter, "manifest"):
         fragments = handle.get_fragments()[first:end]
         return handle.scanner(fragments=fragments, scan_in_order=True).to_table()
+
+
+def matching(
+    handle: LanceDataset, indices: Sequence[int], column: str, value: str, meter: Meter | None = None
+) -> pa.Table:
+    """The rows of these fragments with this text in a column. Lance reads the column, and of the others what matches."""
+    wanted = to_filter(Compare(column, "==", pa.scalar(value, pa.string())))
+    with translated("read __manifest"), metered(handle, meter, "manifest"):
+        fragments = handle.get_fragments()
+        chosen = [fragments[index] for index in indices]
+        return handle.scanner(fragments=chosen, filter=wanted, scan_in_order=True).to_table()
 
 
 def kept(handle: LanceDataset, first: int, end: int) -> Fragments:
@@ -85,16 +94,15 @@ def swap(
     ref: TableRef,
     handle: LanceDataset,
     *,
-    keep: int,
-    new: list[Fragments],
+    schema: pa.Schema,
+    fragments: list[Fragments],
     uuid: str,
     properties: Mapping[str, str],
     meter: Meter | None = None,
 ) -> LanceDataset:
-    """Make version base + 1 of the first ``keep`` fragments and the new ones, in this order."""
-    old = kept(handle, 0, keep).metadata
-    added = [fragment for written in new for fragment in written.metadata]
-    transaction = Transaction(handle.version, LanceOperation.Overwrite(handle.lance_schema, old + added))
+    """Make version base + 1 of these fragments, in this order. The schema has the base's columns; its metadata may differ."""
+    listed = [fragment for part in fragments for fragment in part.metadata]
+    transaction = Transaction(handle.version, LanceOperation.Overwrite(schema, listed))
     transaction.uuid = uuid
     transaction.transaction_properties = dict(properties)
     with metered(handle, meter, "manifest"):
@@ -113,13 +121,23 @@ def swap(
 
 
 def create(
-    tables: Tables, ref: TableRef, schema: pa.Schema, table: pa.Table, *, uuid: str, properties: Mapping[str, str]
+    tables: Tables,
+    ref: TableRef,
+    table: pa.Table,
+    metadata: Callable[[str], Mapping[str, str]],
+    *,
+    uuid: str,
+    properties: Mapping[str, str],
 ) -> LanceDataset:
-    """Version 1, strictly: refused where a dataset exists. Raises what Lance raises."""
+    """Version 1, strictly: refused where a dataset exists. ``metadata``: of the schema, from the name of the data file.
+    Raises what Lance raises."""
     uri = tables.uri(ref)
-    fragments = write_files(
-        table, uri, mode="create", data_storage_version=DATA_STORAGE_VERSION, storage_options=tables.options
+    fragments = _single(
+        write_files(
+            table, uri, mode="create", data_storage_version=DATA_STORAGE_VERSION, storage_options=tables.options
+        )
     )
+    schema = table.schema.with_metadata(dict(metadata(fragments[0].files[0].path)))
     transaction = Transaction(0, LanceOperation.Overwrite(schema, fragments))
     transaction.uuid = uuid
     transaction.transaction_properties = dict(properties)
@@ -132,3 +150,10 @@ def create(
         commit_timeout=COMMIT_TIMEOUT,
     )
     return tables.remember(ref, handle)
+
+
+def _single(fragments: list[FragmentMetadata]) -> list[FragmentMetadata]:
+    """Each part of a swap is one fragment with one file: positions and digests rest on it."""
+    if len(fragments) != 1 or len(fragments[0].files) != 1:
+        raise Corruption(f"Lance wrote {len(fragments)} fragments where one was asked for", object="__manifest")
+    return fragments

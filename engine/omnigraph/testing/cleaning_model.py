@@ -129,7 +129,7 @@ class Cleaning:
             base=SimpleNamespace(epoch=0, mark=str(mark), schema_hash="s"),
             commit=SimpleNamespace(id=WRITER, expect_head=None),
         )  # fmt: skip
-        own = CommitRow(WRITER, (), None, 0, None, 2, "load") if published else None
+        own = CommitRow(WRITER, WRITER, (), None, 0, None, 2, "load") if published else None
         return self.rules.check_publish(state, plan, own=own, keyed=None).check
 
     def _writer(self, s: Node) -> Iterator[tuple[str, Node]]:

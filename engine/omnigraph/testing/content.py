@@ -15,7 +15,9 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.txn import pinned_table
 from omnigraph.core.errors import NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import AbortRow, CommitRow, HistoryRow, Pin
+from omnigraph.manifest import lineage
+from omnigraph.manifest.rows import CommitRow, HistoryRow, Pin
+from omnigraph.manifest.sound import line_of
 from omnigraph.manifest.swap import Held
 from omnigraph.table.dataset import TableRef, stats_of
 
@@ -86,21 +88,7 @@ def faults_of(engine: Engine, *, quiet: bool = True) -> list[str]:
 def _history_faults(rows: list[HistoryRow], held: Held) -> Iterator[str]:
     if [row.seq for row in rows] != list(range(1, len(rows) + 1)):
         yield f"history numbers are not 1 to {len(rows)}: {[row.seq for row in rows][:20]}"
-    numbers = [row.manifest_version for row in rows]
-    if sorted(set(numbers)) != numbers:
-        yield f"manifest versions of the history do not rise: {numbers[:20]}"
-    for commit_id, times in Counter(row.commit_id for row in rows).items():
-        if times > 1:
-            yield f"plan {commit_id} ended {times} times"
-    previous: tuple[str, ...] = ()
-    for row in rows:
-        if isinstance(row, AbortRow):
-            continue
-        if row.parents != previous:
-            yield f"commit {row.commit_id} has parents {row.parents}, not {previous}"
-        previous = (row.commit_id,)
-    if previous != (held.state.head.commit_id,):
-        yield f"the head is {held.state.head.commit_id}, the newest commit {previous}"
+    yield from lineage.contradictions(rows, line_of(held.state))
     for key, times in Counter(r.idempotency_key for r in rows if isinstance(r, CommitRow)).items():
         if key is not None and times > 1:
             yield f"idempotency key {key} was committed {times} times"

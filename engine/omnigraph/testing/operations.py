@@ -26,6 +26,7 @@ from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import SchemaRow
+from omnigraph.manifest.schema_id import schema_id
 from omnigraph.schema import canonical_text, parse_schema
 from omnigraph.schema.arrow import table_schema
 from omnigraph.store import open_store
@@ -79,7 +80,8 @@ def create(root: str, width: int = len(TYPES)) -> None:
     source = schema_of(width)
     with opened(root) as engine:
         catalog = parse_schema(source, mint=new_ulid)
-        row = SchemaRow(source, canonical_text(catalog), catalog.hash)
+        canonical = canonical_text(catalog)
+        row = SchemaRow(source, canonical, catalog.hash, schema_id(canonical))
         create_graph(engine, catalog, row, actor="creator", meter=Meter())
 
 

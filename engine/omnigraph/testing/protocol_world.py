@@ -24,7 +24,7 @@ UPKEEP_ID = -2
 
 _GRAPH = "graph"
 _OWNER = Owner("host", "boot", 1, 1)
-_SCHEMA = SchemaRow("", "", "hash")
+_SCHEMA = SchemaRow("", "", "hash", "id")
 
 
 def landing_rule(version: int, pin: int) -> bool:
@@ -115,7 +115,7 @@ class World:
 
     @staticmethod
     def _state(pins: tuple[int, ...]) -> State:
-        listed = [Pin(f"node:{t}", f"t{t}", 1, "", f"p{t}", None, pin) for t, pin in enumerate(pins)]
+        listed = [Pin(f"node:{t}", f"t{t}", 1, "", f"p{t}", None, pin, owner=_GRAPH) for t, pin in enumerate(pins)]
         return genesis(identity=_GRAPH, commit_id="head", actor=None, created_at_us=0, schema=_SCHEMA, pins=listed)
 
     @staticmethod
@@ -128,7 +128,7 @@ class World:
     ) -> Check:
         operation = self.setting.operations
         keyed = next((q for q in commits if operation[q >> 2] == operation[pid >> 2]), None)
-        row = None if keyed is None else CommitRow(str(keyed), (), None, 0, None, 2, "load")
+        row = None if keyed is None else CommitRow(str(keyed), str(keyed), (), None, 0, None, 2, "load")
         own = _record(pid, self._end(pid, (pins, commits, aborts)))
         return self.rules.check_publish(self._state(pins), self._plan(pid, base), own=own, keyed=row).check
 
@@ -153,7 +153,8 @@ class World:
     ) -> tuple[int, ...]:
         state = self._state(pins)
         changed = {f"node:{t}": replace(state.tables[f"node:{t}"], version=version) for t, version in moved}
-        after, _ = fold(state, Change(pins=changed, history=_record(pid, ends)))
+        row = _record(pid, ends)
+        after, _ = fold(state, Change(pins=changed, history=() if row is None else (row,)))
         return tuple(after.tables[f"node:{t}"].version for t in range(len(pins)))
 
     # --- the store --------------------------------------------------------------------------------------------------------
@@ -229,5 +230,5 @@ class World:
 def _record(pid: int, end: str) -> HistoryRow | None:
     """The record by which a plan ended."""
     if end == "commit":
-        return CommitRow(str(pid), (), None, 0, None, 2, "load")
-    return AbortRow(str(pid), None, 1, 0) if end else None
+        return CommitRow(str(pid), str(pid), (), None, 0, None, 2, "load")
+    return AbortRow(str(pid), str(pid), None, 1, 0) if end else None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
+from omnigraph.manifest.fragments import archives
 from omnigraph.store import layout
 from omnigraph.table.strict import fragment_count
 
@@ -24,7 +25,7 @@ def probe(engine: Engine, name: str, *, branch: str = MAIN, meter: Meter | None 
 def _manifest_fragments(engine: Engine, branch: str, meter: Meter) -> int:
     """Archive fragments of ``__manifest``: what a look-up of an old commit may have to read."""
     handle = engine.tables.open_latest(engine.manifest.ref(engine.ref_of(branch)), meter, "manifest")
-    return max(0, fragment_count(handle) - 1)
+    return archives(fragment_count(handle))
 
 
 def _version_backlog(engine: Engine, branch: str, meter: Meter) -> int:

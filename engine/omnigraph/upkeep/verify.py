@@ -19,8 +19,10 @@ from omnigraph.core import progress
 from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import count_text, html_table
+from omnigraph.manifest import lineage
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import CommitRow, Pin
+from omnigraph.manifest.sound import line_of
 from omnigraph.manifest.swap import Held
 from omnigraph.table import collect
 from omnigraph.table.dataset import TableRef, stats_of
@@ -193,15 +195,10 @@ def _manifest_problems(engine: Engine, branch: str, held: Held, meter: Meter) ->
 def _history_problems(engine: Engine, held: Held, meter: Meter) -> Iterator[Problem]:
     """One line of commits, numbered without gaps, each the child of the one before."""
     rows = list(engine.history.rows(held, meter))[::-1]
-    numbers = [row.seq for row in rows]
-    if numbers != list(range(1, len(rows) + 1)):
-        yield Problem(DAMAGE, "history", f"the {len(rows)} rows of the history are not numbered 1 to {len(rows)}")
-    parent: tuple[str, ...] = ()
-    for row in rows:
-        if isinstance(row, CommitRow):
-            if row.parents[:1] != parent:
-                yield Problem(DAMAGE, "history", f"commit {row.commit_id} has the parents {row.parents}, not {parent}")
-            parent = (row.commit_id,)
+    if rows and rows[0].seq != 1:
+        yield Problem(DAMAGE, "history", f"the {len(rows)} rows of the history begin with number {rows[0].seq}")
+    for wrong in lineage.contradictions(rows, line_of(held.state)):
+        yield Problem(DAMAGE, "history", wrong)
 
 
 # --- tables -------------------------------------------------------------------------------------------------------------
@@ -319,7 +316,7 @@ def _retained(engine: Engine, held: Held, versions: dict[str, set[int]], meter: 
         except OmnigraphError as error:
             yield Problem(DAMAGE, "commit-does-not-open", f"commit {row.commit_id}: {error.message}")
             continue
-        if then.head.commit_id != row.commit_id:
+        if row.commit_id not in then.commits_of_version():
             yield Problem(
                 DAMAGE,
                 "commit-does-not-open",

@@ -16,16 +16,16 @@ class TableChange:
     """What one commit did to one table."""
 
     version: int
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    unchanged: int = 0
+    inserted: int | None = 0
+    updated: int | None = 0
+    deleted: int | None = 0
+    unchanged: int | None = 0
 
     @property
     def changed(self) -> int:
-        return self.inserted + self.updated + self.deleted
+        return (self.inserted or 0) + (self.updated or 0) + (self.deleted or 0)
 
-    def to_dict(self) -> dict[str, int]:
+    def to_dict(self) -> dict[str, int | None]:
         return dict(vars(self))
 
 

@@ -1,0 +1,61 @@
+"""Canonical JSON, the form of every JSON text that the storage format defines.
+
+Members sorted by code point, no blanks, no escaping beyond what JSON demands, finite numbers only. Reading is strict: what
+``dumps`` could not have written is a ``ValueError``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final, NoReturn
+
+NESTING_MAX: Final = 32
+
+
+def dumps(value: Any) -> str:
+    """Return the text of ``value``."""
+    return _ENCODER.encode(value)
+
+
+def loads(text: str) -> Any:
+    """Return the value of ``text``. Raise ``ValueError`` for a member that occurs twice, NaN, infinity or deep nesting."""
+    try:
+        found = _DECODER.decode(text)
+    except RecursionError as error:
+        raise ValueError(f"JSON nested deeper than {NESTING_MAX}") from error
+    if text.count("{") + text.count("[") > NESTING_MAX:
+        _check_depth(found, 1)
+    return found
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a JSON object has a member twice")
+    return found
+
+
+def _not_finite(name: str) -> NoReturn:
+    raise ValueError(f"JSON holds {name}, which is no finite number")
+
+
+def _check_depth(value: Any, depth: int) -> None:
+    if not isinstance(value, dict | list):
+        return
+    if depth > NESTING_MAX:
+        raise ValueError(f"JSON nested deeper than {NESTING_MAX}")
+    for member in value.values() if isinstance(value, dict) else value:
+        _check_depth(member, depth + 1)
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError(f"JSON holds {text[:80]}, which is no finite number")
+    return found
+
+
+# Made once: making them costs more than what most texts cost.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_DECODER = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_not_finite, parse_float=_finite)
