@@ -25,7 +25,7 @@ def loads(text: str) -> Any:
     except RecursionError as error:
         raise ValueError(f"JSON nested deeper than {NESTING_MAX}") from error
     if text.count("{") + text.count("[") > NESTING_MAX:
-        _check_depth(found, 0)
+        _check_depth(found, 1)
     return found
 
 
@@ -41,14 +41,12 @@ def _not_finite(name: str) -> NoReturn:
 
 
 def _check_depth(value: Any, depth: int) -> None:
+    if not isinstance(value, dict | list):
+        return
     if depth > NESTING_MAX:
         raise ValueError(f"JSON nested deeper than {NESTING_MAX}")
-    if isinstance(value, dict):
-        for member in value.values():
-            _check_depth(member, depth + 1)
-    elif isinstance(value, list):
-        for member in value:
-            _check_depth(member, depth + 1)
+    for member in value.values() if isinstance(value, dict) else value:
+        _check_depth(member, depth + 1)
 
 
 def _finite(text: str) -> float:

@@ -9,6 +9,7 @@ import base64
 import binascii
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import xxhash
@@ -107,12 +108,12 @@ def from_json(body: object) -> Recent | None:
     except binascii.Error as error:
         raise ValueError("the keys of recent are no base64") from error
     found = Recent(tuple(fragments), keys)
-    if not fragments or any(a >= b for a, b in zip(fragments, fragments[1:], strict=False)):
+    if not fragments or any(a >= b for a, b in pairwise(fragments)):
         raise ValueError("the fragments of recent do not rise")
     if len(keys) % _KEY_BYTES or len(keys) > KEYS_MAX * _KEY_BYTES:
         raise ValueError(f"recent holds {len(keys)} bytes of keys")
     hashes = list(_hashes(found))
-    if any(a >= b for a, b in zip(hashes, hashes[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(hashes)):
         raise ValueError("the keys of recent do not rise")
     return found
 
