@@ -186,6 +186,11 @@ def chains(effects: Iterable[Effect]) -> tuple[Chain, ...]:
 
 def contradictions(chain: Chain) -> Iterator[str]:
     """What no plan of this engine says about one table, in words. Nothing for a sound chain."""
+    first = chain.first
+    if first.base is None and first.rule.needs_base:
+        yield f"{first.kind} of {chain.key} lacks a base"
+    if first.kind == "create" and first.base is not None:
+        yield f"create of {chain.key} has a base"
     for effect in chain.effects:
         yield from _effect_contradictions(effect)
         if effect.base != chain.base:
@@ -202,10 +207,6 @@ def _effect_contradictions(effect: Effect) -> Iterator[str]:
         yield f"{effect.kind} of {effect.key} {'lacks' if rule.mints_uuid else 'has'} a version and a uuid"
     if (effect.kind == "adopt") != (effect.pin_row is not None):
         yield f"{effect.kind} of {effect.key} {'lacks' if effect.kind == 'adopt' else 'has'} a pin_row"
-    if effect.base is None and rule.needs_base:
-        yield f"{effect.kind} of {effect.key} lacks a base"
-    if effect.kind == "create" and effect.base is not None:
-        yield f"create of {effect.key} has a base"
 
 
 def _chain_contradictions(chain: Chain) -> Iterator[str]:
