@@ -17,19 +17,24 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.commit import audit, compensate, decide, exclusive, publish, recover, run, witness
-from omnigraph.commit import heal as healing
+from omnigraph.commit import advance, decide, exclusive
 from omnigraph.commit.decide import Check, Decision, PublishCheck, Undo
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import Intents
 from omnigraph.commit.properties import Counts
-from omnigraph.commit.protocol.apply import Applied, Landing
+from omnigraph.commit.protocol import compensate, publish, run
+from omnigraph.commit.protocol.apply import Applied, Landing, Sending
+from omnigraph.commit.recovery import audit, evidence, recover
+from omnigraph.commit.recovery import drift as healing
 from omnigraph.commit.recovery.outcome import LANDED, find_outcome
 from omnigraph.commit.recovery.recover import recover_all
+from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.steps import AppendRows
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError, OutcomeUnknown, PreconditionFailed, StoreUnavailable, WriterFenced
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
+from omnigraph.manifest import reading
 from omnigraph.manifest import swap as swapping
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, Manifest, SwapLost
@@ -222,13 +227,12 @@ def head_moved(engines: Engines) -> list[str]:
 def read_moved(engines: Engines) -> list[str]:
     engine, rival = engines(), engines()
 
-    def prepare(txn: Any) -> run.Prepared:
+    def prepare(txn: Any) -> Prepared:
         table = rows_for(txn, TWO[0], [f"saw {txn.rows(TWO[1])}"])
-        stage = lambda handle, meter: engine.tables.stage_append(handle, table, meter)  # noqa: E731
-        return run.Prepared((run.Action(TWO[0], stage, Counts(inserted=1)),), reads=frozenset([TWO[1]]))
+        return Prepared((AppendRows(TWO[0], (Counts(inserted=1),), table),), reads=frozenset([TWO[1]]))
 
     with failpoints.armed("publish.before_swap", lambda **_: append(rival, [TWO[1]], ["rival"]).row and None):
-        run.run(engine, run.Request("load", MAIN, frozenset(TWO)), prepare, Meter())
+        run.run(engine, Request("load", MAIN, frozenset(TWO)), prepare, Meter())
     return wrong(engines(), {TWO[0]: ["saw 1"], TWO[1]: ["rival"]})
 
 
@@ -319,19 +323,20 @@ def pin_moves_under_a_restore(engines: Engines) -> list[str]:
 
 def a_bit_flips_on_the_way(engines: Engines) -> list[str]:
     append(engines(), ONE, ["first"])
-    read = strict.read_fragment
+    read = strict.read_fragments
 
     def flipping(*args: Any) -> pa.Table:
         table = read(*args)
         texts = table["metadata"].to_pylist()
-        at = next(
-            n for n, kind in enumerate(table["object_type"].to_pylist()) if kind == "graph_commit" and '"01' in texts[n]
-        )
+        kinds = table["object_type"].to_pylist()
+        at = next((n for n, kind in enumerate(kinds) if kind == "graph_commit" and '"parents":["01' in texts[n]), None)
+        if at is None:
+            return table
         texts[at] = texts[at].replace('"parents":["01', '"parents":["00')
         return table.set_column(table.schema.get_field_index("metadata"), "metadata", pa.array(texts, pa.string()))
 
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(OmnigraphError):
-        patch.setattr(strict, "read_fragment", flipping)
+        patch.setattr(strict, "read_fragments", flipping)
         append(engines(), ONE, ["second"])
     return wrong(engines())
 
@@ -358,18 +363,18 @@ def passing(check: Check) -> Plant:
 
 
 def disarming_early(patch: pytest.MonkeyPatch) -> None:
-    later = run._apply
+    later = run.apply
 
-    def early(engine: Engine, plan: Any, *rest: Any) -> Any:
-        engine.intents.disarm(plan.op)
-        return later(engine, plan, *rest)
+    def early(sending: Sending, *rest: Any, **facts: Any) -> Any:
+        sending.engine.intents.disarm(sending.plan.op)
+        return later(sending, *rest, **facts)
 
-    patch.setattr(run, "_apply", early)
+    patch.setattr(run, "apply", early)
 
 
 def some_suffice(patch: pytest.MonkeyPatch) -> None:
     def lax(seen: Any, **facts: Any) -> Decision:
-        if seen.own is None and any(table.exact for table in seen.tables.values()):
+        if seen.end is decide.End.OPEN and any(table.exact for table in seen.tables.values()):
             return Decision.ROLL_FORWARD
         return decide.decide(seen, **facts)
 
@@ -396,46 +401,46 @@ def publishing_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def by_arithmetic(patch: pytest.MonkeyPatch) -> None:
-    exactly = witness._look_at_table
+    exactly = evidence._look_at_table
 
-    def counted(engine: Engine, held: Any, plan: Any, table: Any, landed: dict[str, Any], meter: Meter) -> Any:
-        seen = exactly(engine, held, plan, table, landed, meter)
-        if seen.head is None or seen.head < table.target:
+    def counted(engine: Engine, held: Any, plan: Any, chain: Any, landed: dict[str, Any], meter: Meter) -> Any:
+        seen = exactly(engine, held, plan, chain, landed, meter)
+        if seen.head is None or seen.head < chain.version:
             return seen
-        landed[table.key] = engine.tables.open(TableRef(table.path, table.ref), table.target, meter)
+        landed[chain.key] = engine.tables.open(TableRef(chain.path, chain.ref), chain.version, meter)
         return replace(seen, exact=True)
 
-    patch.setattr(witness, "_look_at_table", counted)
+    patch.setattr(evidence, "_look_at_table", counted)
 
 
 def forgetting_itself(patch: pytest.MonkeyPatch) -> None:
-    for module in (publish, compensate):
-        patch.setattr(module, "lineage", lambda *_: (None, None))
+    patch.setattr(publish, "read_lineage", lambda *_: decide.Lineage())
 
 
 def forgetting_the_key(patch: pytest.MonkeyPatch) -> None:
-    found = publish.lineage
-    patch.setattr(publish, "lineage", lambda *args: (found(*args)[0], None))
+    found = publish.read_lineage
+    patch.setattr(publish, "read_lineage", lambda *args: replace(found(*args), keyed={}))
 
 
 def publishing_with(**facts: Any) -> Plant:
     made = publish.publish_change
 
-    def other(plan: Any, *rest: Any) -> Change:
-        info = replace(plan.commit, **{name: value() for name, value in facts.items()})
-        return made(replace(plan, commit=info), *rest)
+    def changed(plan: Any, *rest: Any) -> Change:
+        [info] = plan.requests
+        other = replace(info, **{name: value() for name, value in facts.items()})
+        return made(replace(plan, requests=(other,)), *rest)
 
-    return setting(recover, "publish_change", other)
+    return setting(recover, "publish_change", changed)
 
 
 def auditing_last(patch: pytest.MonkeyPatch) -> None:
-    write = recover._audit
+    write = recover._record
 
     def late(engine: Engine, intent: Any, *rest: Any) -> None:
         engine.intents.disarm(intent.op)
         write(engine, intent, *rest)
 
-    patch.setattr(recover, "_audit", late)
+    patch.setattr(recover, "_record", late)
 
 
 def auditing_over(patch: pytest.MonkeyPatch) -> None:
@@ -478,7 +483,7 @@ def healing_forward(patch: pytest.MonkeyPatch) -> None:
     def newest(engine: Engine, pin: Any, drift: Any, op: str, meter: Meter) -> Any:
         return engine.tables.open(TableRef(pin.location, pin.ref), drift.head, meter)
 
-    patch.setattr(healing, "_stand", newest)
+    patch.setattr(healing, "_restore_pin", newest)
 
 
 class _AnyPin(int):
@@ -500,13 +505,20 @@ def restoring_over_whatever(patch: pytest.MonkeyPatch) -> None:
 
 
 def aborting_without_pins(patch: pytest.MonkeyPatch) -> None:
-    made = compensate._abort_change
-    patch.setattr(compensate, "_abort_change", lambda *args: replace(made(*args), pins={}))
+    made = compensate.abort_change
+    patch.setattr(compensate, "abort_change", lambda *args: replace(made(*args), pins={}))
 
 
 def rolling_back_nothing(patch: pytest.MonkeyPatch) -> None:
     end = recover.end_by_abort
     patch.setattr(recover, "end_by_abort", lambda engine, plan, _touched, **facts: end(engine, plan, {}, **facts))
+
+
+def believing(patch: pytest.MonkeyPatch) -> None:
+    """Neither the digests of what was written nor its own contradictions are looked at."""
+    patch.setattr(swapping, "contradictions", lambda _: iter(()))
+    patch.setattr(reading.digests, "digest", lambda rows: None)
+    patch.setattr(reading, "digests_of", lambda handle: dict.fromkeys(strict.fragment_files(handle)))
 
 
 DEFECTS = {
@@ -517,7 +529,7 @@ DEFECTS = {
     "one table is enough to roll forward": Defect(half_applied, some_suffice),
     "rolling forward under another id": Defect(complete, publishing_with(id=new_ulid)),
     "rolling forward in recovery's own name": Defect(complete, publishing_with(actor=lambda: audit.RECOVERY_ACTOR)),
-    "recovery off the record": Defect(complete, setting(recover, "_audit", lambda *_: None)),
+    "recovery off the record": Defect(complete, setting(recover, "_record", lambda *_: None)),
     "the intent goes before the audit": Defect(audit_fails, auditing_last),
     "a record for every attempt": Defect(intent_stays, auditing_over),
     "records are collected twice": Defect(records_are_collected, collecting_blindly),
@@ -531,7 +543,7 @@ DEFECTS = {
     "what was read may move": Defect(read_moved, passing(Check.READ_MOVED)),
     "an owner fences nobody": Defect(fenced, setting(decide, "is_fenced", lambda *_: False)),
     "a cleanup's mark is not checked": Defect(cleanup_began, passing(Check.MARK_MOVED)),
-    "the boundary is not looked at": Defect(ghost, setting(run, "confirm", lambda e, b, after, *_: after)),
+    "the boundary is not looked at": Defect(ghost, setting(advance, "swap_stands", lambda *_: True)),
     "the last swap wins": Defect(rival_on_another_table, swapping_blindly),
     "an unknown outcome is called a failure": Defect(
         interrupted_after_its_swap, setting(run, "_unknown", lambda *_: StoreUnavailable("nothing was written"))
@@ -539,9 +551,7 @@ DEFECTS = {
     "drift is published": Defect(drift_of_nobody, healing_forward),
     "a restore is published over a moved pin": Defect(pin_moves_under_a_restore, restoring_over_whatever),
     "new files are not looked at": Defect(the_disk_becomes_full, setting(fresh, "check_fragments", lambda *_: None)),
-    "what the manifest says is believed": Defect(
-        a_bit_flips_on_the_way, setting(swapping, "contradictions", lambda _: iter(()))
-    ),
+    "what the manifest says is believed": Defect(a_bit_flips_on_the_way, believing),
 }
 SCENES = {defect.scene.__name__: defect.scene for defect in DEFECTS.values()}
 

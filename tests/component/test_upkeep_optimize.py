@@ -13,7 +13,8 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.commit.engine import MAIN
-from omnigraph.commit.maintain import BUSY, Line, Work, run_turn
+from omnigraph.commit.maintain import BUSY, UpkeepWork, run_turn
+from omnigraph.commit.upkeep_steps import StripSettings, UpkeepLine
 from omnigraph.core import failpoints
 from omnigraph.core.meter import Meter
 from omnigraph.graph import Graph
@@ -186,10 +187,6 @@ def test_settings_that_let_lance_delete_versions_are_taken_out(graph: Graph) -> 
     graph.load([{"type": "Place", "data": {"title": "Rome"}}], mode="append")
     handle = lance.dataset(engine.tables.uri(ref))
     handle.update_config({"lance.auto_cleanup.interval": "3", "keep": "this"})
-
-    def adopt(line: Line) -> None:
-        line.own.add(handle.version)
-        line.handle = engine.tables.open(ref, handle.version)
 
     pin = pin_of(graph, "node:Place")
     from dataclasses import replace
@@ -373,10 +370,11 @@ def test_a_turn_leaves_a_table_alone_whose_writer_is_at_work(graph: Graph) -> No
         version, note.uuid, {"omnigraph:op": op}, note.kind
     )
     touched: list[str] = []
-    work = Work("node:Person", pin_of(graph, "node:Person"), None, lambda line: touched.append(line.pin.key))
+    work = UpkeepWork("node:Person", pin_of(graph, "node:Person"), None, (StripSettings(),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("omnigraph.commit.queue.arming.Turn.wait", lambda _self: False)
-        patch.setattr("omnigraph.commit.queue.arming.Turn.someone_older", lambda _self: False)
+        patch.setattr("omnigraph.commit.queue.arming.Arming.admit", lambda _self: None)
+        patch.setattr("omnigraph.commit.queue.arming.Arming.overtaken", lambda _self: False)
+        patch.setattr(UpkeepLine, "make", lambda self, _steps: touched.append(self.pin.key))
         turn = run_turn(engine, MAIN, [work], actor=None, deadline_s=20, meter=Meter())
     assert turn.tables["node:Person"].state == BUSY and touched == []
 

@@ -102,12 +102,12 @@ def test_an_intent_that_changes_while_it_is_watched_is_left_alone(graph: Graph) 
 
 
 def _renamed(data: bytes | None, old: str, new: str) -> bytes:
-    from omnigraph.commit.intent import _seal
+    from omnigraph.core.documents import seal
 
     assert data is not None
     body = json.loads(data.replace(old.encode(), new.encode()))
     body.pop("checksum")
-    return _seal(body)
+    return seal(body)
 
 
 def test_drift_of_nobody_is_healed_and_nothing_else_moves(any_root: str) -> None:
@@ -203,7 +203,7 @@ def test_pending_intents_say_what_stands_and_what_would_be_done(graph: Graph) ->
 def test_a_ticket_says_that_it_waits(graph: Graph) -> None:
     leave_ticket(graph, "node:Person")
     [pending] = graph.intents()
-    assert (pending.state, pending.tables) == ("waiting", {"node:Person": "waits for its turn"})
+    assert (pending.state, pending.tables) == ("waiting", {"node:Person": "waits in the queue"})
     assert (pending.decision, pending.after_grace) == ("wait", "delete-ticket")
 
 
@@ -217,7 +217,7 @@ def test_repair_without_confirm_only_looks(graph: Graph) -> None:
     [table] = report.tables
     assert (table.action, table.classification, table.latest_version - table.manifest_version) == (
         "preview",
-        "rubbish",
+        "garbage",
         1,
     )
     assert [above.kind for above in table.versions] == ["append"]
@@ -263,7 +263,7 @@ def test_what_stands_above_a_pin_is_judged_by_every_version_of_it() -> None:
     def above(kind: str, pending: bool) -> VersionAbove:
         return VersionAbove(2, kind, None, pending)
 
-    assert classify_drift([above("append", False), above("restore", False)]) is Drift.RUBBISH
+    assert classify_drift([above("append", False), above("restore", False)]) is Drift.GARBAGE
     assert classify_drift([above("append", False), above("unreadable", False)]) is Drift.UNREADABLE
     for first in (True, False):
         assert classify_drift([above("unreadable", first), above("append", not first)]) is Drift.BUSY

@@ -13,9 +13,9 @@ import pytest
 
 from omnigraph import graph as graphs
 from omnigraph.commit import decide as engine
-from omnigraph.commit.decide import Check, Decision, PublishCheck, Undo, Witness
+from omnigraph.commit.decide import Check, Decision, End, Evidence, Lineage, PublishCheck, Undo
 from omnigraph.commit.maintain import Forward
-from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.manifest.rows import CommitRow
 from omnigraph.testing.explorer import explore
 from omnigraph.testing.protocol_model import APPEND, STRICT, Model, Rules, Setting
 
@@ -84,17 +84,18 @@ def passing(*checks: Check) -> Callable[..., PublishCheck]:
     return check
 
 
-def forgetting_the_key(state: Any, plan: Any, *, own: Any, keyed: Any) -> PublishCheck:
-    return engine.check_publish(state, plan, own=own, keyed=None)
+def forgetting_the_key(state: Any, plan: Any, lineage: Lineage) -> PublishCheck:
+    return engine.check_publish(state, plan, replace(lineage, keyed={}))
 
 
-def forgetting_the_abort(state: Any, plan: Any, *, own: Any, keyed: Any) -> PublishCheck:
-    return engine.check_publish(state, plan, own=own if isinstance(own, CommitRow) else None, keyed=keyed)
+def forgetting_the_abort(state: Any, plan: Any, lineage: Lineage) -> PublishCheck:
+    rows = {one: row for one, row in lineage.rows.items() if isinstance(row, CommitRow)}
+    return engine.check_publish(state, plan, replace(lineage, rows=rows))
 
 
-def forgetting_itself(state: Any, plan: Any, *, own: Any, keyed: Any) -> PublishCheck:
-    other = keyed if keyed is not None and keyed.commit_id != plan.commit.id else None
-    return engine.check_publish(state, plan, own=None, keyed=other)
+def forgetting_itself(state: Any, plan: Any, lineage: Lineage) -> PublishCheck:
+    other = {one: row for one, row in lineage.keyed.items() if row.commit_id != plan.id}
+    return engine.check_publish(state, plan, Lineage({}, other))
 
 
 def taking_any_restore(**facts: Any) -> Undo:
@@ -119,22 +120,22 @@ def impatient(**facts: Any) -> Undo:
     return engine.undo_table(**{**facts, "other_pending": False})
 
 
-def deciding(change: Callable[[Witness], Witness]) -> Callable[..., Decision]:
-    return lambda witness, **facts: engine.decide(change(witness), **facts)
+def deciding(change: Callable[[Evidence], Evidence]) -> Callable[..., Decision]:
+    return lambda evidence, **facts: engine.decide(change(evidence), **facts)
 
 
-def blind_to_aborts(witness: Witness) -> Witness:
-    return replace(witness, own=None) if isinstance(witness.own, AbortRow) else witness
+def blind_to_aborts(evidence: Evidence) -> Evidence:
+    return replace(evidence, end=End.OPEN) if evidence.end is End.ABORTED else evidence
 
 
-def content_with_landed(witness: Witness) -> Witness:
-    return replace(witness, tables={k: replace(t, exact=t.exact or t.landed) for k, t in witness.tables.items()})
+def content_with_landed(evidence: Evidence) -> Evidence:
+    return replace(evidence, tables={k: replace(t, exact=t.exact or t.landed) for k, t in evidence.tables.items()})
 
 
-def content_with_some(witness: Witness, **facts: Any) -> Decision:
-    if witness.own is None and any(table.exact for table in witness.tables.values()):
+def content_with_some(evidence: Evidence, **facts: Any) -> Decision:
+    if evidence.end is End.OPEN and any(table.exact for table in evidence.tables.values()):
         return Decision.ROLL_FORWARD
-    return engine.decide(witness, **facts)
+    return engine.decide(evidence, **facts)
 
 
 def counting(*, pin: int, achieved: int, own: frozenset[int], **_: Any) -> Forward:
@@ -167,7 +168,7 @@ GUARDS: dict[str, Setting] = {
         **ONE, **RECOVERY, attempts=2, lost=1, rules=Rules(check_publish=forgetting_the_abort)
     ),
     "an end is an end for recovery": Setting(
-        **ONE, **RECOVERY, rules=Rules(decide=deciding(lambda w: replace(w, own=None)), stranger_looks=False)
+        **ONE, **RECOVERY, rules=Rules(decide=deciding(lambda e: replace(e, end=End.OPEN)), stranger_looks=False)
     ),
     "a record of what was given up": Setting(**ONE, lost=1, exhausted=1, rules=Rules(aborts=False)),
     "an aborted plan is finished": Setting(

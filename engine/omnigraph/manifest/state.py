@@ -145,7 +145,7 @@ def _refuse(state: State, change: Change) -> None:
     if state.head.closed is not None:
         raise NotFound(
             f"branch {state.head.name!r} was deleted; its last state takes no change",
-            hint="`omnigraph branch list` shows the branches of the graph",
+            hint="open the graph on another branch",
             branch=state.head.name,
             identity=state.identity,
         )

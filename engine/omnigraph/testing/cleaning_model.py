@@ -24,7 +24,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from omnigraph.commit import decide
-from omnigraph.commit.decide import Check
+from omnigraph.commit.decide import Check, Lineage
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.table.collect import VersionFile
 from omnigraph.testing.explorer import State as Node
@@ -121,16 +121,16 @@ class Cleaning:
 
     def _may_publish_of(self, mark: int, now: int, published: bool) -> Check:
         state: Any = SimpleNamespace(
-            identity="g", head=SimpleNamespace(owner=None, epoch=0, mark=str(now), commit_id="h"),
-            schema=SimpleNamespace(hash="s"), tables={},
+            identity="g", head=SimpleNamespace(owner=None, epoch=0, mark=str(now), commit_id="h", closed=None),
+            schema=SimpleNamespace(id="s"), tables={},
         )  # fmt: skip
         plan: Any = SimpleNamespace(
-            branch=SimpleNamespace(identity="g"), owner=None, tables=(), reads=(),
-            base=SimpleNamespace(epoch=0, mark=str(mark), schema_hash="s"),
-            commit=SimpleNamespace(id=WRITER, expect_head=None),
+            branch=SimpleNamespace(identity="g"), owner=None, kind="load", chains=(), landing=(), reads=(), id=WRITER,
+            members=(WRITER,), owned=(WRITER,), ends=(WRITER,), requests=(SimpleNamespace(id=WRITER, expect_head=None),),
+            base=SimpleNamespace(epoch=0, mark=str(mark), schema_id="s"),
         )  # fmt: skip
-        own = CommitRow(WRITER, WRITER, (), None, 0, None, 2, "load") if published else None
-        return self.rules.check_publish(state, plan, own=own, keyed=None).check
+        row = CommitRow(WRITER, WRITER, (), None, 0, None, 2, "load", version=2)
+        return self.rules.check_publish(state, plan, Lineage({WRITER: row} if published else {})).check
 
     def _writer(self, s: Node) -> Iterator[tuple[str, Node]]:
         at, base, mark, files, attempt, _ = s[3]

@@ -57,8 +57,8 @@ def blind() -> Iterator[None]:
     module: Any = publish
     real = module.check_publish
 
-    def forgetful(state: Any, plan: Any, **facts: Any) -> Any:
-        return real(state, replace(plan, reads=()), **facts)
+    def forgetful(state: Any, plan: Any, *rest: Any, **facts: Any) -> Any:
+        return real(state, replace(plan, reads=()), *rest, **facts)
 
     module.check_publish = forgetful
     try:

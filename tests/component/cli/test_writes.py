@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
-from omnigraph.commit.intent import _seal
+from omnigraph.core.documents import seal
 from tests.component.cli.material import Run, displace, head_of, interrupt, write_lines
 
 # --- load ---------------------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_the_verdict_of_an_old_pending_write_is_a_command_that_resolves_it(run: 
     old = waiting.with_name("01ARZ3NDEKTSV4RRFFQ69G5FAV.json")
     body = json.loads(waiting.read_text().replace(operation, old.stem))
     del body["checksum"]
-    old.write_bytes(_seal(body))
+    old.write_bytes(seal(body))
     waiting.unlink()
     status = run("status", "social.omni", "--json").result
     assert status["verdict"] == "attention"
