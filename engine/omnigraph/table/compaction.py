@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import lance.optimize
 
 from omnigraph.core.meter import Meter
-from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, Tables, metered, translated
+from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, Tables, metered, own_handle, translated
 from omnigraph.table.errors import brief, classify, panics_raised
 from omnigraph.table.fresh import check_rewritten, noticed
 from omnigraph.table.layout import describe
@@ -112,8 +112,8 @@ def commit_rewrite(
 ) -> LanceDataset:
     """Commit one rewrite on a handle in which its fragments are ``still_there``, or raise ``NotLanded`` or ``CommitUnknown``. Even one that did not land may have reserved numbers
     in a version of its own, which stands above the pin then."""
-    moving = handle.checkout_version(handle.version)  # Lance moves the handle that it commits on; ours is shared
-    with metered(moving, meter, "versions"):
+    moving = own_handle(handle)  # Lance moves the handle that it commits on
+    with metered(handle, meter, "versions"):
         try:
             with panics_raised():
                 Compaction.commit(moving, [result])

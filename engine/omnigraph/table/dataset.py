@@ -109,6 +109,12 @@ class TableStats:
     unindexed_fragments: int
 
 
+def own_handle(handle: LanceDataset) -> LanceDataset:
+    """The same version as an object that nobody else holds, for calls that change the handle they are made on. Handles of
+    ``Tables`` are shared by all threads, and while Lance changes one every other call on it raises."""
+    return handle.checkout_version(handle.version)
+
+
 def same_files(one: LanceDataset, other: LanceDataset) -> bool:
     """Whether two versions of a table consist of the same fragments. No request."""
     first, second = ([fragment.metadata.to_json() for fragment in handle.get_fragments()] for handle in (one, other))
