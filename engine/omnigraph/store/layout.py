@@ -7,6 +7,7 @@
     __boundary/{ref identity}/{20 digits}     marks of what cleanup has doomed; `all` for a deleted branch
     __checkpoints/{name}.json                 commits pinned against cleanup
     __cleanup/{ulid}.json                     what each cleanup has deleted, and why
+    __checksums/{table identity}/{op}.ndjson  what files consisted of when they were written; local disk only
     __notes/{name}                            what a program that feeds the graph wants to find again
     __probe                                   shows that the store refuses a second create of one key
     nodes/{Type}-{ulid}.lance/                one node type
@@ -38,10 +39,11 @@ BOUNDARIES: Final = "__boundary/"
 CHECKPOINTS: Final = "__checkpoints/"
 CLEANUPS: Final = "__cleanup/"
 NOTES: Final = "__notes/"
+CHECKSUMS: Final = "__checksums/"
 NODES: Final = "nodes/"
 EDGES: Final = "edges/"
 
-_OURS: Final = (f"{MANIFEST}/", INTENTS, STAGING, BOUNDARIES, CHECKPOINTS, CLEANUPS, NOTES)
+_OURS: Final = (f"{MANIFEST}/", INTENTS, STAGING, BOUNDARIES, CHECKPOINTS, CLEANUPS, NOTES, CHECKSUMS)
 
 # Sorts after every mark of twenty digits: the boundary of a branch that is being deleted.
 BOUNDARY_ALL: Final = "all"
@@ -135,6 +137,11 @@ def note_key(name: str) -> str:
             hint="use up to four parts with slashes between them: letters, digits, dots, dashes, underscores; no dot or dash first",
         )
     return f"{NOTES}{name}"
+
+
+def checksums_prefix(identity: str) -> str:
+    """All checksums of one table's files."""
+    return f"{CHECKSUMS}{_checked_ulid(identity)}/"
 
 
 def checkpoint_name(key: str) -> str | None:

@@ -153,6 +153,7 @@ _ALLOWED = (
     "__boundary/",
     "__checkpoints/",
     "__cleanup/",
+    "__checksums/",
     "nodes/",
     "edges/",
     "_graph_commit_recoveries.lance/",

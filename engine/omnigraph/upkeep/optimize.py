@@ -22,6 +22,7 @@ from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import State
 from omnigraph.schema import Catalog
 from omnigraph.table import compaction, indices
+from omnigraph.table.checksums import CheckedFiles
 from omnigraph.table.compaction import Limits
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.compact import ManifestReport, compact_manifest
@@ -401,11 +402,13 @@ class _Branch:
         )
         report.pending_indexes = []
         added, removed, built = [], [], []
+        inputs = CheckedFiles(handle)
         for need in needs:
             reason = self._unready(handle, need)
             if reason is None:
                 try:
-                    segment = indices.stage_segment(handle, need.spec, sorted(need.fragments), self.meter)
+                    fragments = sorted(need.fragments)
+                    segment = indices.stage_segment(handle, need.spec, fragments, self.meter, inputs=inputs)
                 except OmnigraphError as error:
                     reason = error.message
                 else:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.commit.compensate import OP_PROPERTY
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.maintain import Line
 from omnigraph.core.meter import Meter
@@ -48,5 +49,5 @@ def send_rewrites(
 
 
 def _committing(engine: Engine, line: Line, result: Any, meter: Meter) -> Callable[[], Any]:
-    handle = line.current
-    return lambda: compaction.commit_rewrite(engine.tables, line.ref, handle, result, meter)
+    handle, op = line.current, line.properties[OP_PROPERTY]
+    return lambda: compaction.commit_rewrite(engine.tables, line.ref, handle, result, op, meter)
