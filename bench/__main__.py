@@ -8,13 +8,32 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench import cap, contention, dagster, dagster_live, mutate, report, results, spark, throughput, upkeep, wire
+from bench import (
+    cap,
+    contention,
+    dagster,
+    dagster_live,
+    durability,
+    mutate,
+    report,
+    results,
+    spark,
+    throughput,
+    upkeep,
+    wire,
+)
 from bench.lab import Lab
 
 AT_THE_WIRE = {"wire": wire.run, "cap": cap.run, "mutate": mutate.run}
 ALONE = {"throughput": throughput.run, "upkeep": upkeep.run}
 # Only when named: one has its page with reliability, the others need Java.
-APART = {"contention": contention.run, "spark": spark.run, "dagster": dagster.run, "dagster-live": dagster_live.run}
+APART = {
+    "contention": contention.run,
+    "durability": durability.run,
+    "spark": spark.run,
+    "dagster": dagster.run,
+    "dagster-live": dagster_live.run,
+}
 NAMES = (*AT_THE_WIRE, *ALONE)
 
 
