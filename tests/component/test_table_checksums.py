@@ -30,6 +30,10 @@ LOCATION = layout.node_table_path("Person", new_ulid())
 ONE = Digest(5, "a" * 32)
 
 
+def _cleanup(graph: og.Graph) -> None:
+    graph.cleanup(graph.plan_cleanup(keep=1, min_age=0))
+
+
 # --- lines --------------------------------------------------------------------------------------------------------------
 
 
@@ -117,11 +121,27 @@ def test_folding_keeps_the_lines_of_files_and_of_pending_operations(place: Place
     checksums.append_lines(place, "three", [first])
     checksums.append_lines(place, "busy", [first])
     os.unlink(os.path.join(place.root, second))
-    store = open_store(place.root)
-    assert fold(store, LOCATION, "run", {"busy"}) == 3
+    store, identity = open_store(place.root), layout.table_ulid(LOCATION)
+    assert fold(store, identity, "run", lambda: {"busy"}) == 3
     assert sorted(os.listdir(place.folder)) == ["busy.ndjson", "run.ndjson"]
     assert read_lines(place).known.keys() == {first}
-    assert fold(store, LOCATION, "run2", {"busy"}) == 0
+    assert fold(store, identity, "run2", lambda: {"busy", "run"}) == 0
+
+
+@pytest.mark.parametrize("act", [lambda graph: graph.optimize(), _cleanup])
+def test_upkeep_folds_the_lines_and_loses_none(tmp_path: Path, act: Callable[[og.Graph], Any]) -> None:
+    root = tmp_path / "graph"
+    with og.init(root, SCHEMA) as graph:
+        for number in range(20):
+            graph.load([{"type": "Person", "data": {"name": f"p{number}"}}], mode="append")
+        act(graph)
+    live = _live(root)
+    place = place_of(
+        str(root / next(path for path in live if path.startswith("nodes/")).split("/data/")[0].split("/_")[0])
+    )
+    assert place is not None
+    assert len(os.listdir(place.folder)) < 5
+    assert {path for path in live if path.startswith("nodes/")} <= read_lines(place).known.keys()
 
 
 # --- a graph ------------------------------------------------------------------------------------------------------------

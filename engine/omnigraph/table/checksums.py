@@ -12,9 +12,9 @@ import json
 import logging
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from lance import Transaction
 
@@ -286,22 +286,25 @@ def damaged(location: str, version: int, path: str, problem: str) -> Corruption:
 # --- folding ------------------------------------------------------------------------------------------------------------
 
 
-def fold(store: Store, location: str, run: str, pending: Collection[str]) -> int:
+def fold(store: Store, identity: str, run: str, pending: Callable[[], Collection[str]]) -> int:
     """Put the lines of a table into one file and leave out those whose file is gone. Lines of operations that have not
     ended stay where they are. Returns how many files of lines went."""
     if store.is_remote:
         return 0
-    place = Place(store.uri, location, location)
-    prefix = layout.checksums_prefix(layout.table_ulid(location))
-    names = [name for name in _line_files(place.folder) if name.removesuffix(_SUFFIX) not in pending]
+    prefix = layout.checksums_prefix(identity)
+    names = _line_files(os.path.join(store.uri, prefix))
     if len(names) < 2:
         return 0
+    busy = pending()  # after the names: an operation that has a file here and is not among these adds nothing to it
+    names = [name for name in names if name.removesuffix(_SUFFIX) not in busy]
     kept: dict[bytes, None] = {}
     for name in names:
         for line in decode(store.get(prefix + name) or b""):
             if line is not None and os.path.exists(os.path.join(store.uri, line[0])):
                 kept[encode(*line)] = None
-    store.create(f"{prefix}{_checked(run)}{_SUFFIX}", b"".join(kept))
-    gone: Any = [prefix + name for name in names if name != run + _SUFFIX]
-    store.delete_many(gone)
-    return len(gone)
+    if kept:
+        store.create(f"{prefix}{_checked(run)}{_SUFFIX}", b"".join(kept))
+    failures = store.delete_many(prefix + name for name in names)
+    if failures:
+        raise failures[0].error
+    return len(names)

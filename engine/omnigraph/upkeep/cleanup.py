@@ -30,6 +30,7 @@ from omnigraph.table.collect import Deleted, delete_versions, loose_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.cleanup_look import CLOCK_SKEW_S_MAX, Look, Orphan, clock_refusal, look
 from omnigraph.upkeep.cleanup_plan import LinePlan, Policy, doom, make_policy, ranges_text, spare
+from omnigraph.upkeep.fold_checksums import fold_checksums
 from omnigraph.upkeep.report import Report
 
 CHUNK = 1000  # versions deleted by one call: a few MB of memory, and the next call sees what is left
@@ -287,6 +288,7 @@ def run_cleanup(
     with progress.phase("deleting", unit="versions", total=sum(len(line.doomed) for line in doomed.values())):
         tables, errors = _delete(engine, doomed, meter)
     gone = _delete_orphans(engine, orphans, errors, seen.now_us - plan.policy.min_age_s * 1_000_000, meter)
+    errors += fold_checksums(engine)
     left = engine.store.delete_unfinished(plan.unfinished)
     errors += [f"{failure.key}: {failure.error.message}" for failure in left]
     if plan.versions or plan.expired:

@@ -26,6 +26,7 @@ from omnigraph.table.checksums import CheckedFiles
 from omnigraph.table.compaction import Limits
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.compact import ManifestReport, compact_manifest
+from omnigraph.upkeep.fold_checksums import fold_checksums
 from omnigraph.upkeep.index_plan import IndexWork, Need, needs_of, wanted_indices
 from omnigraph.upkeep.report import Report
 from omnigraph.upkeep.rewrites import Sent, send_rewrites
@@ -188,6 +189,8 @@ def _run(
         commits += run.commits
         if rewrites:
             manifest = compact_manifest(engine, branch=branch, meter=meter)
+    if rewrites:
+        fold_checksums(engine)
     return OptimizeReport(engine.uri, branches, tuple(tables), manifest, tuple(commits))
 
 

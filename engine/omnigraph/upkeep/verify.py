@@ -17,6 +17,7 @@ from omnigraph.commit.intent import Intent
 from omnigraph.commit.txn import pinned_table
 from omnigraph.core import progress
 from omnigraph.core.errors import Corruption, OmnigraphError
+from omnigraph.core.interrupts import is_interrupt
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import count_text, html_table
 from omnigraph.manifest.boundary import ALL
@@ -248,6 +249,8 @@ def _row_problems(engine: Engine, held: Held, meter: Meter, *, deep: bool) -> It
         yield Problem(DAMAGE, "unreadable", error.message)
     except Exception as error:
         # DuckDB wraps what a reader raised in an error of its own.
+        if is_interrupt(error):
+            raise KeyboardInterrupt from error
         if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb", "pyarrow"):
             raise
         yield Problem(DAMAGE, "unreadable", f"rows do not read: {' '.join(str(error).split())[:300]}")
