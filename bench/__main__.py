@@ -13,6 +13,7 @@ from bench import (
     contention,
     dagster,
     dagster_live,
+    durability,
     mutate,
     recoveries,
     report,
@@ -30,6 +31,7 @@ ALONE = {"startup": startup.run, "throughput": throughput.run, "upkeep": upkeep.
 # Only when named: they have their own pages, or need Java.
 APART = {
     "contention": contention.run,
+    "durability": durability.run,
     "recoveries": recoveries.run,
     "spark": spark.run,
     "dagster": dagster.run,

@@ -175,7 +175,7 @@ class UpkeepLine:
 
     def _committing(self, result: Any) -> Callable[[], Any]:
         handle = self.current
-        return lambda: compaction.commit_rewrite(self.engine.tables, self.ref, handle, result, self.meter)
+        return lambda: compaction.commit_rewrite(self.engine.tables, self.ref, handle, result, self.op, self.meter)
 
 
 def rewritten(task: compaction.Task, handle: Any, meter: Meter) -> compaction.Result:

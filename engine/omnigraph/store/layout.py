@@ -50,6 +50,7 @@ BOUNDARIES: Final = "__boundary/"
 CHECKPOINTS: Final = "__checkpoints/"
 CLEANUPS: Final = "__cleanup/"
 NOTES: Final = "__notes/"
+CHECKSUMS: Final = "__checksums/"
 NODES: Final = "nodes/"
 EDGES: Final = "edges/"
 
@@ -230,6 +231,11 @@ def note_key(name: str) -> str:
             hint="use up to four parts with slashes between them: letters, digits, dots, dashes, underscores; no dot or dash first",
         )
     return f"{NOTES}{name}"
+
+
+def checksums_prefix(identity: str) -> str:
+    """All checksums of one table's files."""
+    return f"{CHECKSUMS}{_checked_ulid(identity)}/"
 
 
 def checkpoint_name(key: str) -> str | None:

@@ -57,6 +57,7 @@ class LocalStore:
         self._root = root
         self._probe_lock = threading.Lock()
         self._probed = False
+        self._named_folders: set[str] = set()
 
     @property
     def uri(self) -> str:
@@ -141,13 +142,25 @@ class LocalStore:
 
     def _sync_named(self, path: str) -> None:
         """Make a name durable. If that fails the object is there for readers, and nobody knows whether it stays."""
+        folder = os.path.dirname(path)
         try:
-            _sync_folder(os.path.dirname(path))
+            _sync_folder(folder)
+            self._sync_name_of(folder)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise StoreUnavailable(
                 f"cannot make a write durable: {reason}: path={path}", path=path, outcome="unknown"
             ) from error
+
+    def _sync_name_of(self, folder: str) -> None:
+        """Sync the folders above, once for each folder: another process may have made it and ended before its own sync."""
+        if folder in self._named_folders:
+            return
+        above = folder
+        while above != self._root:
+            above = os.path.dirname(above)
+            _sync_folder(above)
+        self._named_folders.add(folder)
 
     @contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.table.dataset import V2_MANIFEST_MAX, TableRef, Tables, metered, translated
 
@@ -88,6 +89,22 @@ def loose_files(handle: LanceDataset, what: str, meter: Meter | None = None) -> 
             key=lambda file: file.path,
         )
     )
+
+
+def retained_files(tables: Tables, ref: TableRef) -> dict[str, int] | None:
+    """Every file that an existing version names, below the dataset's folder, with the newest such version. Reads every
+    version; None where Lance cannot."""
+    try:
+        with translated(f"list the files of {ref.relative}"):
+            named = tables.open_latest(ref).tracked_files().read_all()
+            paths: list[Any] = named.column("path").to_pylist()
+            versions: list[Any] = named.column("version").to_pylist()
+    except OmnigraphError:
+        return None
+    newest: dict[str, int] = {}
+    for path, version in zip(paths, versions, strict=True):
+        newest[path] = max(version, newest.get(path, 0))
+    return newest
 
 
 def delete_versions(tables: Tables, ref: TableRef, versions: Sequence[int], meter: Meter | None = None) -> Deleted:

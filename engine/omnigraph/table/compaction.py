@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 import lance.optimize
 
 from omnigraph.core.meter import Meter
-from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, Tables, metered, translated
+from omnigraph.table import checksums
+from omnigraph.table.dataset import (
+    CommitUnknown,
+    NotLanded,
+    TableRef,
+    Tables,
+    at_version,
+    metered,
+    own_handle,
+    translated,
+)
 from omnigraph.table.errors import brief, classify, panics_raised
 from omnigraph.table.fresh import check_rewritten, noticed
 from omnigraph.table.layout import describe
@@ -69,6 +79,7 @@ def options(handle: LanceDataset, limits: Limits) -> Any:
 
 def rewrite(task: Task, handle: LanceDataset, meter: Meter | None = None) -> Result:
     """Write the new files of one task. No version names them yet; the result can be carried to another process."""
+    checksums.CheckedFiles(handle).check_fragments({fragment.id for fragment in _sources(task)})
     with translated("rewrite fragments"), metered(handle, meter, "data"):
         with noticed():
             result: Result = task.execute(handle)
@@ -108,12 +119,12 @@ def source_count(work: Task | Result) -> int:
 
 
 def commit_rewrite(
-    tables: Tables, ref: TableRef, handle: LanceDataset, result: Result, meter: Meter | None = None
+    tables: Tables, ref: TableRef, handle: LanceDataset, result: Result, op: str, meter: Meter | None = None
 ) -> LanceDataset:
     """Commit one rewrite on a handle in which its fragments are ``still_there``, or raise ``NotLanded`` or ``CommitUnknown``. Even one that did not land may have reserved numbers
     in a version of its own, which stands above the pin then."""
-    moving = handle.checkout_version(handle.version)  # Lance moves the handle that it commits on; ours is shared
-    with metered(moving, meter, "versions"):
+    moving = own_handle(handle)  # Lance moves the handle that it commits on
+    with metered(handle, meter, "versions"):
         try:
             with panics_raised():
                 Compaction.commit(moving, [result])
@@ -121,7 +132,10 @@ def commit_rewrite(
             kind = NotLanded if classify(error).surely_not_landed else CommitUnknown
             raise kind(brief(error)) from error
     # A fresh handle: the one that moved keeps what it cached before.
-    return tables.open(ref, moving.version, meter)
+    landed = tables.open(ref, moving.version, meter)
+    reserved = (at_version(handle, version) for version in range(handle.version + 1, landed.version))
+    checksums.note_rewrite(op, result.new_fragments, [*reserved, landed])
+    return landed
 
 
 # --- carrying work elsewhere --------------------------------------------------------------------------------------------

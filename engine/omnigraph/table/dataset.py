@@ -23,9 +23,11 @@ from lance.fragment import FragmentMetadata
 from omnigraph.core import progress
 from omnigraph.core.errors import Corruption
 from omnigraph.core.meter import Meter
+from omnigraph.table import checksums
 from omnigraph.table.blob import stored_schema
 from omnigraph.table.errors import Fate, brief, classify, panics_raised, translate
 from omnigraph.table.fresh import write_files
+from omnigraph.table.names import V2_MANIFEST_MAX as V2_MANIFEST_MAX
 from omnigraph.table.reading import counter
 from omnigraph.table.reading import metered as metered
 
@@ -39,7 +41,6 @@ COMMIT_TIMEOUT = timedelta(
 HANDLES_MAX = 4096  # open handles are small (a manifest each); 2,000 types on two branches fit
 VERSION_TX_MAX = 20_000  # a (version → transaction) note is ~300 B and never changes once read
 RESTORE_RETRIES = 5  # a Restore rebases over anything; retries only cover a lost race for the version number
-V2_MANIFEST_MAX = (1 << 64) - 1
 # What Lance reads of an unknown file at first. The state of a graph of several hundred tables, and the manifest of a table
 # of a thousand small commits, then come in one request; Lance's own 64 KiB make that three, one after the other.
 REMOTE_BLOCK_BYTES = 256 * 1024
@@ -107,6 +108,17 @@ class TableStats:
     bytes: int
     deleted_rows: int
     unindexed_fragments: int
+
+
+def own_handle(handle: LanceDataset) -> LanceDataset:
+    """The same version as an object that nobody else holds, for calls that change the handle they are made on. Handles of
+    ``Tables`` are shared by all threads, and while Lance changes one every other call on it raises."""
+    return handle.checkout_version(handle.version)
+
+
+def at_version(handle: LanceDataset, version: int) -> LanceDataset:
+    """Another version on the line of a handle, not remembered."""
+    return handle.checkout_version(version)
 
 
 def same_files(one: LanceDataset, other: LanceDataset) -> bool:
@@ -252,6 +264,7 @@ class Tables:
             )
         if meter is not None:
             meter.count("versions", 4)
+        checksums.note_version(transaction.uuid, handle)
         return handle
 
     def commit(
@@ -272,6 +285,7 @@ class Tables:
             except Exception as error:
                 kind = NotLanded if classify(error).surely_not_landed else CommitUnknown
                 raise kind(brief(error)) from error
+        checksums.note_commit(handle, transaction, landed)
         return self.remember(ref, landed)
 
     def check_line(self, ref: TableRef, handle: LanceDataset) -> None:

@@ -23,6 +23,7 @@ from omnigraph.core.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from omnigraph.core.interrupts import is_interrupt
 
 _WRAPPERS = re.compile(r"(?:LanceError\(IO\): |Generic \S+ error: )+")
 """What Lance and its store client put around a message, once for each layer that it passes."""
@@ -172,10 +173,12 @@ def _has(text: str, fragments: tuple[str, ...]) -> bool:
 @contextlib.contextmanager
 def panics_raised() -> Iterator[None]:
     """A panic inside Lance is a failure like any other. What carries it into Python is no ``Exception``, as if somebody had
-    asked this process to stop."""
+    asked this process to stop. The other way round, an interrupt that Lance reports as a failure is one again."""
     try:
         yield
     except BaseException as error:
+        if is_interrupt(error) and not isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
         if type(error).__name__ != "PanicException":  # each extension module has a class of its own for them
             raise
         raise RuntimeError(f"Lance panicked: {error}") from error

@@ -171,7 +171,7 @@ def _bad_deletions(path: Path, deletion: DeletionFile) -> str | None:
         return "it is not there"
     try:
         found = _rows_in_bitmap(data) if deletion.file_type == "bitmap" else _rows_in_array(data)
-    except (pa.ArrowInvalid, struct.error, ValueError):
+    except (pa.ArrowException, OSError, struct.error, ValueError, IndexError, OverflowError):
         return f"its {len(data)} bytes are no deletion file"
     wanted = deletion.num_deleted_rows
     return None if found == wanted else f"it names {found} of {wanted} rows"

@@ -14,7 +14,8 @@ from lance import LanceOperation, Transaction
 from lance.dataset import Index as LanceIndex
 
 from omnigraph.core.meter import INDEX, Meter
-from omnigraph.table.dataset import metered, translated
+from omnigraph.table.checksums import CheckedFiles
+from omnigraph.table.dataset import metered, own_handle, translated
 from omnigraph.table.fresh import check_index
 
 if TYPE_CHECKING:
@@ -76,16 +77,26 @@ def has_values(handle: LanceDataset, column: str, meter: Meter | None = None) ->
         return bool(scanner.to_table().num_rows)
 
 
-def stage_segment(handle: LanceDataset, spec: IndexSpec, fragments: Sequence[int], meter: Meter | None = None) -> Index:
-    """Write an index over these fragments. No version names it yet."""
+def stage_segment(
+    handle: LanceDataset,
+    spec: IndexSpec,
+    fragments: Sequence[int],
+    meter: Meter | None = None,
+    *,
+    inputs: CheckedFiles | None = None,
+) -> Index:
+    """Write an index over these fragments, whose files are compared with their checksums first. No version names it yet.
+    ``inputs``: what was compared already for another index."""
+    (inputs or CheckedFiles(handle)).check_fragments(fragments)
     extra: dict[str, Any] = {"num_partitions": 1, "metric": "L2"} if spec.kind == VECTOR else {}
     with translated(f"build the {spec.kind} index on {spec.column}"), metered(handle, meter, INDEX):
-        segment: Index = handle.create_index_uncommitted(
+        own = own_handle(handle)  # Lance changes the handle that it builds on, for as long as it builds
+        segment: Index = own.create_index_uncommitted(
             spec.column, spec.kind, name=spec.name, fragment_ids=sorted(fragments), replace=True, **extra
         )
         if spec.kind == INVERTED:
             # What it stages is parts; only merged are they an index.
-            segment = handle.merge_existing_index_segments([segment])
+            segment = own.merge_existing_index_segments([segment])
         check_index(handle.uri, segment)
     return segment
 

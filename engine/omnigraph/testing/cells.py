@@ -20,21 +20,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from omnigraph.commit.engine import MAIN
-from omnigraph.commit.recovery.drift import heal
 from omnigraph.commit.recovery.outcome import LANDED, PENDING, find_outcome
-from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core import failpoints
 from omnigraph.core.errors import AlreadyExists, NotFound, OmnigraphError, StoreUnavailable
 from omnigraph.core.meter import Meter
 from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.calls import Call, CallWatch, give_notice
 from omnigraph.testing.children import Child
-from omnigraph.testing.content import Content, content_of, faults_of, leftovers_of
+from omnigraph.testing.content import Content, content_of, faults_of
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import ANY, CATALOGUE, MUTATING, FaultProxy, Rule, kill
-from omnigraph.testing.operations import Operation, append, create, keys_of, opened, recover
-from omnigraph.upkeep.verify import RUBBISH, verify
+from omnigraph.testing.operations import Operation, create, opened, recover
+from omnigraph.testing.rest import findings_at_rest
 
 CHILD_S = 120.0  # no write takes longer, its own deadline of 60 s and four graces included
 LOCAL, S3, CALLS = STORES = ("local", "s3", "calls")  # the last is a disk, cut between calls of the operating system
@@ -306,7 +303,7 @@ class Matrix:
 
         with opened(root) as engine:
             verdict.was = name_of(content_of(engine))
-            promised = _promise(engine, said, verdict) if verdict.was in ("before", "after") else None
+            promised = promised_by(engine, said, verdict.findings) if verdict.was in ("before", "after") else None
         if cell.second:
             cut, _, what = cell.second.partition("~")
             told = self._interrupt(cell, "recovery", root, cut, what)
@@ -324,38 +321,16 @@ class Matrix:
             verdict.findings.append(f"the caller was told {said}, and the graph reads as {verdict.now}")
         if operation.creates_graph and verdict.now == "before":
             create(root, cell.width)
-        self._check_rest(root, cell, verdict)
-
-    def _check_rest(self, root: str, cell: Cell, verdict: Verdict) -> None:
-        with opened(root) as engine:
-            engine.latest(MAIN)
-            left = leftovers_of(engine, OPERATIONS[cell.operation].leaves)
-            verdict.findings.extend(f"left over: {key}" for key in left)
-            version = engine.latest(MAIN).version
-            again = [*recover_all(engine, meter=Meter(), beyond_grace=True), *heal(engine, MAIN, meter=Meter())]
-            if again or engine.latest(MAIN).version != version:
-                verdict.findings.append(f"a second recovery still found work: {again}")
-            # The next write tells of drift, and what is checked after it was there before it.
-            held = engine.latest(MAIN)
-            keys = [key for key in keys_of(cell.width) if key in held.state.tables]
-            wrote = append(engine, keys, ["next"]).row
-            now = engine.latest(MAIN).state
-            moved = {key: now.tables[key].version - held.state.tables[key].version for key in keys}
-            if wrote is None or now.version != held.version + 1 or set(moved.values()) != {1}:
-                verdict.findings.append(f"the next write had to work around something: {moved}")
-            verdict.findings.extend(faults_of(engine))
-            verdict.findings.extend(
-                problem.message for problem in verify(engine).problems if problem.severity != RUBBISH
-            )
+        verdict.findings.extend(findings_at_rest(root, operation.leaves, cell.width))
 
 
-def _promise(engine: Any, said: tuple[Any, ...], verdict: Verdict) -> str | None:
+def promised_by(engine: Any, said: tuple[Any, ...], findings: list[str]) -> str | None:
     """How the graph must read in the end, by what the caller was told. None: nothing was said."""
     if not said:
         return None
     if said[0] == "done":
         if said[1] is not None and find_outcome(engine, said[1], Meter()).state != LANDED:
-            verdict.findings.append(f"acknowledged commit {said[1]} has not landed")
+            findings.append(f"acknowledged commit {said[1]} has not landed")
         return "after"
     _, code, commit_id = said
     if code == "failpoint":
@@ -363,7 +338,7 @@ def _promise(engine: Any, said: tuple[Any, ...], verdict: Verdict) -> str | None
     if code != "outcome-unknown":
         return "before"
     if commit_id is None:
-        verdict.findings.append("an unknown outcome without a commit id")
+        findings.append("an unknown outcome without a commit id")
         return None
     try:
         state = find_outcome(engine, commit_id, Meter()).state

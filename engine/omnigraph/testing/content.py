@@ -142,6 +142,7 @@ _ALLOWED = (
     "__checkpoints/",
     "__cleanup/",
     "__recoveries/",
+    "__checksums/",
     "nodes/",
     "edges/",
     "_graph_commit_recoveries.lance/",

@@ -40,6 +40,7 @@ from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.cleanup_look import Look, Orphan, look
 from omnigraph.upkeep.cleanup_plan import LinePlan, Policy, doom, make_policy, ranges_text, spare
 from omnigraph.upkeep.cleanup_record import CleanupRecord, read_record, write_record
+from omnigraph.upkeep.fold_checksums import fold_checksums
 from omnigraph.upkeep.report import Report
 
 CHUNK = 1000  # versions deleted by one call: a few MB of memory, and the next call sees what is left
@@ -300,6 +301,7 @@ def run_cleanup(
         tables, failed = _delete(engine, doomed, meter)
     errors += failed
     gone = _delete_orphans(engine, orphans, errors, seen.now_us - plan.policy.min_age_s * 1_000_000, meter)
+    errors += fold_checksums(engine)
     left = engine.store.delete_unfinished(plan.unfinished)
     errors += [f"{failure.key}: {failure.error.message}" for failure in left]
     if plan.versions or plan.expired:

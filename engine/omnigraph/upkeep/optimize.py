@@ -32,9 +32,11 @@ from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import State
 from omnigraph.schema import Catalog
 from omnigraph.table import compaction, indices
+from omnigraph.table.checksums import CheckedFiles
 from omnigraph.table.compaction import Limits
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.compact import ManifestReport, compact_manifest
+from omnigraph.upkeep.fold_checksums import fold_checksums
 from omnigraph.upkeep.index_plan import IndexWork, Need, needs_of, wanted_indices
 from omnigraph.upkeep.report import Report
 
@@ -200,6 +202,7 @@ def _run(
         with contextlib.suppress(OmnigraphError):
             # The records stay files where they are, and are still read; the next run moves them.
             audit.fold(engine, meter)
+        fold_checksums(engine)
     return OptimizeReport(engine.uri, branches, tuple(tables), manifest, tuple(commits))
 
 
@@ -391,11 +394,13 @@ class _Branch:
         )
         report.pending_indexes = []
         added, removed, built = [], [], []
+        inputs = CheckedFiles(handle)
         for need in needs:
             reason = self._unready(handle, need)
             if reason is None:
                 try:
-                    segment = indices.stage_segment(handle, need.spec, sorted(need.fragments), self.meter)
+                    fragments = sorted(need.fragments)
+                    segment = indices.stage_segment(handle, need.spec, fragments, self.meter, inputs=inputs)
                 except OmnigraphError as error:
                     reason = error.message
                 else:

@@ -7,7 +7,7 @@ unique tuples and cardinalities hold, indexes cover fragments that exist, and no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from omnigraph.commit.intent import Intent
 from omnigraph.commit.txn import pinned_table
 from omnigraph.core import progress
 from omnigraph.core.errors import Corruption, OmnigraphError
+from omnigraph.core.interrupts import is_interrupt
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import count_text, html_table
 from omnigraph.manifest import lineage
@@ -27,32 +28,14 @@ from omnigraph.manifest.swap import Held
 from omnigraph.table import collect
 from omnigraph.table.dataset import TableRef, stats_of
 from omnigraph.table.fresh import damaged
+from omnigraph.upkeep.problems import DAMAGE as DAMAGE
+from omnigraph.upkeep.problems import PENDING as PENDING
+from omnigraph.upkeep.problems import RUBBISH as RUBBISH
+from omnigraph.upkeep.problems import Problem as Problem
 from omnigraph.upkeep.report import Report
 from omnigraph.upkeep.rubbish import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
+from omnigraph.upkeep.verify_files import checksum_problems
 from omnigraph.upkeep.verify_rows import check_rows
-
-DAMAGE = "damage"  # durable state contradicts itself
-PENDING = "pending"  # an interrupted write; a recovery ends it
-RUBBISH = "rubbish"  # harmless; a cleanup takes it
-
-_COMMANDS = {PENDING: "recover", RUBBISH: "cleanup"}
-
-
-@dataclass(frozen=True)
-class Problem(Report):
-    """One thing that is not as it should be. ``command`` resolves it, where one does."""
-
-    severity: str
-    code: str
-    message: str
-    table_key: str | None = None
-
-    @property
-    def command(self) -> str | None:
-        return "repair" if self.code == "drift" else _COMMANDS.get(self.severity)
-
-    def to_dict(self) -> dict[str, str | None]:
-        return {**vars(self), "command": self.command}
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,6 +110,14 @@ def verify(
     notes: list[str] = []
     held_by_branch = {branch: engine.latest(branch, meter) for branch in branches}
     for branch, held in held_by_branch.items():
+        found = (
+            [problem for pin in held.state.tables.values() for problem in checksum_problems(engine, pin)]
+            if deep
+            else []
+        )
+        # What Lance makes of a damaged file may take all memory, or never end: it is not read for its values.
+        rotten = {problem.table_key for problem in found if problem.severity == DAMAGE}
+        problems += found
         problems += _manifest_problems(engine, branch, held, meter)
         problems += _table_problems(engine, held, intents, meter)
         if not any(problem.severity == DAMAGE and problem.table_key for problem in problems):
@@ -134,7 +125,7 @@ def verify(
         if deep:
             problems += _history_problems(engine, held, meter)
             with progress.phase("reading", total=sum(pin.rows for pin in held.state.tables.values())):
-                problems += _deep_problems(engine, held, meter)
+                problems += _deep_problems(engine, held, rotten, meter)
     problems += _rubbish(artefacts, held_by_branch.values(), intents, notes)
     first = next(iter(held_by_branch.values()))
     pins = [pin for held in held_by_branch.values() for pin in held.state.tables.values()]
@@ -255,6 +246,8 @@ def _row_problems(engine: Engine, held: Held, meter: Meter, *, deep: bool) -> It
         yield Problem(DAMAGE, "unreadable", error.message)
     except Exception as error:
         # DuckDB wraps what a reader raised in an error of its own.
+        if is_interrupt(error):
+            raise KeyboardInterrupt from error
         if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb", "pyarrow"):
             raise
         yield Problem(DAMAGE, "unreadable", f"rows do not read: {' '.join(str(error).split())[:300]}")
@@ -263,12 +256,14 @@ def _row_problems(engine: Engine, held: Held, meter: Meter, *, deep: bool) -> It
 # --- deep ---------------------------------------------------------------------------------------------------------------
 
 
-def _deep_problems(engine: Engine, held: Held, meter: Meter) -> Iterator[Problem]:
+def _deep_problems(engine: Engine, held: Held, rotten: Collection[str | None], meter: Meter) -> Iterator[Problem]:
     versions = {
         pin.key: collect.version_files(engine.store, TableRef(pin.location, pin.ref), meter)
         for pin in held.state.tables.values()
     }
     for pin in held.state.tables.values():
+        if pin.key in rotten:
+            continue
         yield from _every_value(engine, pin, meter)
         for file in _loose(engine, TableRef(pin.location, pin.ref), meter):
             what = f"{file.path.rsplit('.lance/', 1)[-1]} of {pin.key} ({file.bytes} bytes) is named by no version"

@@ -1,0 +1,19 @@
+"""Ctrl-C that came back as something else. Libraries that call back into Python report what was raised there as an error of
+their own, or end a query by themselves; a caller who catches errors would go on although the user has asked it to stop."""
+
+from __future__ import annotations
+
+import re
+
+# Of Arrow's streams, which Lance and DuckDB draw through Python.
+_WRAPPED = re.compile(r"(?:External error: |Python exception: .*)KeyboardInterrupt\b", re.DOTALL)
+_OF_DUCKDB = "Query interrupted"
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether this is Ctrl-C, whatever it was wrapped into."""
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    if isinstance(error, RuntimeError) and str(error) == _OF_DUCKDB:
+        return True
+    return isinstance(error, Exception) and _WRAPPED.search(str(error)) is not None

@@ -1,0 +1,310 @@
+"""Checksums of the files of tables on a local disk: taken when a file is published, compared when it is read again.
+
+A line of ``__checksums/{table identity}/{op}.ndjson`` holds a file's path below the graph's root, its size and its
+xxh3-128, and ``c``, the xxh3-64 of the line without that member. Nothing of the protocol rests on a line: a file without
+one is *not known*, and nothing is said about it. On an object store there are none: the store has its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lance import Transaction
+
+from omnigraph.core.errors import Corruption
+from omnigraph.store import layout
+from omnigraph.table import files
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+    from lance.fragment import FragmentMetadata
+
+    from omnigraph.store import Store
+
+OP_PROPERTY: Final = "omnigraph:op"
+BUFFER_BYTES: Final = 1 << 20
+_SUFFIX: Final = ".ndjson"
+_OP_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
+_LOG = logging.getLogger("omnigraph.checksums")
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What a file is to consist of."""
+
+    bytes: int
+    xxh3: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table on a local disk: the folder of its graph, and where it lies below."""
+
+    root: str
+    location: str
+    relative: str
+    """The folder of the version line: ``location``, or a fork below it."""
+
+    @property
+    def folder(self) -> str:
+        return os.path.join(self.root, layout.checksums_prefix(layout.table_ulid(self.location)))
+
+    def path(self, file: str) -> str:
+        """The path below the root of a file of the dataset."""
+        return f"{self.relative}/{file}"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """All lines of one table. ``unreadable``: files of lines that hold a damaged one."""
+
+    known: Mapping[str, Digest]
+    contradicting: frozenset[str] = frozenset()
+    unreadable: tuple[str, ...] = ()
+
+
+def place_of(uri: str) -> Place | None:
+    """Where a table's dataset lies; None on an object store, and for a dataset that holds no type."""
+    if "://" in uri:
+        return None
+    parts = uri.rstrip("/").split("/")
+    for at in range(len(parts) - 1, 0, -1):
+        location = "/".join(parts[at - 1 : at + 1])
+        if layout.is_table_path(location):
+            return Place("/".join(parts[: at - 1]) or "/", location, "/".join(parts[at - 1 :]))
+    return None
+
+
+# --- one file -----------------------------------------------------------------------------------------------------------
+
+
+def digest_of(path: str) -> Digest:
+    """Read a file, a megabyte at a time."""
+    import xxhash
+
+    hasher = xxhash.xxh3_128()
+    size = 0
+    buffer = bytearray(BUFFER_BYTES)
+    view = memoryview(buffer)
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            hasher.update(view[:count])
+            size += count
+    return Digest(size, hasher.hexdigest())
+
+
+# --- lines --------------------------------------------------------------------------------------------------------------
+
+
+def encode(path: str, digest: Digest) -> bytes:
+    """One line, with its newline."""
+    body = _body(path, digest)
+    return body[:-1] + b',"c":"' + _check_of(body) + b'"}\n'
+
+
+def decode(data: bytes) -> Iterator[tuple[str, Digest] | None]:
+    """The lines of a file, None for one that does not hold what was written. A last line without its newline was being
+    written when a process ended, and is left out."""
+    for line in data.split(b"\n")[:-1]:
+        if line:
+            yield _decode_line(line)
+
+
+def _decode_line(line: bytes) -> tuple[str, Digest] | None:
+    try:
+        value = json.loads(line)
+        path, digest = value["path"], Digest(value["bytes"], value["xxh3"])
+        whole = encode(path, digest)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return (path, digest) if whole == line + b"\n" else None
+
+
+def _body(path: str, digest: Digest) -> bytes:
+    return json.dumps({"path": path, "bytes": digest.bytes, "xxh3": digest.xxh3}, separators=(",", ":")).encode()
+
+
+def _check_of(body: bytes) -> bytes:
+    import xxhash
+
+    return xxhash.xxh3_64_hexdigest(body).encode()
+
+
+def read_lines(place: Place) -> Lines:
+    """Every line that was written for a table."""
+    known: dict[str, Digest] = {}
+    contradicting: set[str] = set()
+    unreadable = []
+    for name in _line_files(place.folder):
+        try:
+            with open(os.path.join(place.folder, name), "rb") as file:
+                decoded = list(decode(file.read()))
+        except FileNotFoundError:
+            continue  # folded since it was listed
+        if None in decoded:
+            unreadable.append(name)
+        for line in decoded:
+            if line is not None and known.setdefault(line[0], line[1]) != line[1]:
+                contradicting.add(line[0])
+    return Lines(known, frozenset(contradicting), tuple(unreadable))
+
+
+def _line_files(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(_SUFFIX))
+    except FileNotFoundError:
+        return []
+
+
+def append_lines(place: Place, op: str, paths: Iterable[str]) -> tuple[str, ...]:
+    """Take the checksums of files (below the root) and add their lines to those of an operation. Returns what was
+    written, for the syncs before the swap: this itself syncs nothing."""
+    lines = b"".join(encode(path, digest_of(os.path.join(place.root, path))) for path in dict.fromkeys(paths))
+    if not lines:
+        return ()
+    os.makedirs(place.folder, exist_ok=True)
+    path = os.path.join(place.folder, f"{_checked(op)}{_SUFFIX}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o644), "ab", buffering=0) as file:
+        # What was there may end in the middle of a line.
+        rest = memoryview(b"\n" + lines if file.tell() else lines)
+        while rest:
+            rest = rest[file.write(rest) :]
+    return (path,)
+
+
+def _checked(op: str) -> str:
+    if not _OP_NAME.fullmatch(op):
+        raise ValueError(f"not the name of an operation: {op[:80]!r}")
+    return op
+
+
+# --- writers ------------------------------------------------------------------------------------------------------------
+
+
+def note_commit(base: LanceDataset, transaction: Transaction, landed: LanceDataset) -> None:
+    """Write the lines of what a table commit has added: the transaction's files, its version file and itself."""
+    with _unless_impossible(landed.uri):
+        place = place_of(landed.uri)
+        if place is None:
+            return
+        added = files.added_files(base, transaction)
+        if added is None:
+            added = files.added_between(base, landed)
+        op = (transaction.transaction_properties or {}).get(OP_PROPERTY) or transaction.uuid
+        append_lines(place, op, map(place.path, (*added, *files.version_files(landed))))
+
+
+def note_rewrite(op: str, fragments: Iterable[FragmentMetadata], versions: Iterable[LanceDataset]) -> None:
+    """Write the lines of a rewrite: its new data files, and the version files of what it committed."""
+    versions = list(versions)
+    with _unless_impossible(versions[-1].uri):
+        place = place_of(versions[-1].uri)
+        if place is None:
+            return
+        named = [path for handle in versions for path in files.version_files(handle)]
+        append_lines(place, op, map(place.path, (*files.fragment_files(versions[-1].uri, fragments), *named)))
+
+
+def note_version(op: str, landed: LanceDataset) -> None:
+    """Write the lines of a version file and its transaction."""
+    note_rewrite(op, (), [landed])
+
+
+@contextlib.contextmanager
+def _unless_impossible(uri: str) -> Iterator[None]:
+    """A line that cannot be written is *not known*, and no reason for a commit that has landed to fail."""
+    try:
+        yield
+    except (OSError, Corruption) as error:
+        _LOG.warning("no checksums were written for %s: %s", uri, error)
+
+
+# --- readers ------------------------------------------------------------------------------------------------------------
+
+
+def mismatch(place: Place, lines: Lines, path: str) -> str | None:
+    """What is wrong with a file (path below the root) by its line; None where nothing is, or nothing is known."""
+    if path in lines.contradicting:
+        return "two checksums of it contradict each other"
+    wanted = lines.known.get(path)
+    if wanted is None:
+        return None
+    try:
+        found = digest_of(os.path.join(place.root, path))
+    except FileNotFoundError:
+        return "it is not there"
+    except OSError as error:
+        return f"it does not read: {error.strerror or error}"
+    if found.bytes != wanted.bytes:
+        return f"it has {found.bytes} bytes, and had {wanted.bytes}"
+    return None if found == wanted else "its bytes are not those that were written"
+
+
+class CheckedFiles:
+    """Files of one version, each compared with its line once, before anything is made of them."""
+
+    def __init__(self, handle: LanceDataset) -> None:
+        self._handle = handle
+        self._place = place_of(handle.uri)
+        self._lines: Lines | None = None
+        self._checked: set[str] = set()
+
+    def check_fragments(self, fragment_ids: Collection[int] | None = None) -> None:
+        """Raise ``Corruption`` if a file of one of these fragments is not what was written."""
+        if self._place is None:
+            return
+        if self._lines is None:
+            self._lines = read_lines(self._place)
+        for file in files.files_of_fragments(self._handle, fragment_ids):
+            path = self._place.path(file)
+            if path in self._checked:
+                continue
+            problem = mismatch(self._place, self._lines, path)
+            if problem is not None:
+                raise damaged(self._place.location, self._handle.version, path, problem)
+            self._checked.add(path)
+
+
+def damaged(location: str, version: int, path: str, problem: str) -> Corruption:
+    return Corruption(
+        f"a file is damaged: {problem}: table={location} version={version} file={path}",
+        hint="keep the files and restore this one from a backup; `omnigraph verify --deep` names all that are damaged",
+        table=location,
+        version=version,
+        file=path,
+    )
+
+
+# --- folding ------------------------------------------------------------------------------------------------------------
+
+
+def fold(store: Store, identity: str, run: str, pending: Callable[[], Collection[str]]) -> int:
+    """Put the lines of a table into one file and leave out those whose file is gone. Lines of operations that have not
+    ended stay where they are. Returns how many files of lines went."""
+    if store.is_remote:
+        return 0
+    prefix = layout.checksums_prefix(identity)
+    names = _line_files(os.path.join(store.uri, prefix))
+    if len(names) < 2:
+        return 0
+    busy = pending()  # after the names: an operation that has a file here and is not among these adds nothing to it
+    names = [name for name in names if name.removesuffix(_SUFFIX) not in busy]
+    kept: dict[bytes, None] = {}
+    for name in names:
+        for line in decode(store.get(prefix + name) or b""):
+            if line is not None and os.path.exists(os.path.join(store.uri, line[0])):
+                kept[encode(*line)] = None
+    if kept:
+        store.create(f"{prefix}{_checked(run)}{_SUFFIX}", b"".join(kept))
+    failures = store.delete_many(prefix + name for name in names)
+    if failures:
+        raise failures[0].error
+    return len(names)

@@ -1,0 +1,151 @@
+"""Which files a version of a table consists of, and which of them a transaction has added. On a local disk only.
+
+Read off an open handle and its folder, never from names that look right: the transaction file is the one that the
+version's own manifest names. Paths are relative to the folder of the dataset (``handle.uri``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from lance import LanceOperation, Transaction
+from lance.fragment import FragmentMetadata
+
+from omnigraph.core.errors import Corruption
+from omnigraph.table.names import V2_MANIFEST_MAX
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+_TRANSACTION_FILE = 12  # number of the field in Lance's table format
+_VARINT, _EIGHT_BYTES, _COUNTED, _FOUR_BYTES = 0, 1, 2, 5
+_DETACHED = 1 << 63
+
+
+def version_files(handle: LanceDataset) -> tuple[str, ...]:
+    """The version file of the handle's version and its transaction file, if it has one."""
+    version = handle.version
+    name = f"d{version}" if version & _DETACHED else f"{V2_MANIFEST_MAX - version:020d}"
+    found = [f"_versions/{name}.manifest"]
+    transaction = _text_field(handle._ds.serialized_manifest(), _TRANSACTION_FILE)
+    if transaction:
+        found.append(f"_transactions/{transaction}")
+    for path in found:
+        if not os.path.isfile(os.path.join(handle.uri, path)):
+            raise Corruption(
+                f"a file of version {version} is not there: file={path} table={handle.uri}",
+                version=version,
+                file=path,
+            )
+    return tuple(found)
+
+
+def fragment_files(folder: str, fragments: Iterable[FragmentMetadata]) -> tuple[str, ...]:
+    """Data, blob and deletion files of fragments, without those that lie in the folder of another line."""
+    found: list[str] = []
+    for fragment in fragments:
+        for file in fragment.files:
+            if file.base_id is None:
+                found.append(f"data/{file.path}")
+                found += _below(folder, f"data/{os.path.splitext(file.path)[0]}")  # blobs too large for a data file
+        deletion = fragment.deletion_file
+        if deletion is not None and deletion.base_id is None:
+            found.append(deletion.path(fragment.id))
+    return tuple(dict.fromkeys(found))
+
+
+def files_of_fragments(handle: LanceDataset, fragment_ids: Iterable[int] | None = None) -> tuple[str, ...]:
+    """The files of some fragments of the handle's version, or of all."""
+    wanted = None if fragment_ids is None else frozenset(fragment_ids)
+    chosen = [one.metadata for one in handle.get_fragments() if wanted is None or one.fragment_id in wanted]
+    return fragment_files(handle.uri, chosen)
+
+
+def index_files(handle: LanceDataset) -> tuple[str, ...]:
+    """The files of every index of the handle's version."""
+    return tuple(
+        path
+        for index in handle.describe_indices()
+        for segment in index.segments
+        if segment.base_id is None
+        for path in _below(handle.uri, f"_indices/{segment.uuid}")
+    )
+
+
+def live_files(handle: LanceDataset) -> tuple[str, ...]:
+    """Every file that the handle's version names, its version file and transaction included."""
+    return (*version_files(handle), *files_of_fragments(handle), *index_files(handle))
+
+
+def added_files(handle: LanceDataset, transaction: Transaction) -> tuple[str, ...] | None:
+    """The files that a transaction staged on the handle adds: what it costs is what the transaction touches. None for an
+    operation whose files can only be seen once it has landed; see ``added_between``."""
+    operation: Any = transaction.operation
+    folder = handle.uri
+    if isinstance(operation, LanceOperation.Append | LanceOperation.Overwrite):
+        return fragment_files(folder, operation.fragments)
+    if isinstance(operation, LanceOperation.Update | LanceOperation.Delete):
+        new = list(operation.new_fragments) if isinstance(operation, LanceOperation.Update) else []
+        return (*fragment_files(folder, new), *_changed(handle, operation.updated_fragments))
+    if isinstance(operation, LanceOperation.CreateIndex):
+        return tuple(path for index in operation.new_indices for path in _below(folder, f"_indices/{index.uuid}"))
+    if isinstance(operation, LanceOperation.Restore | LanceOperation.UpdateConfig):
+        return ()
+    return None
+
+
+def added_between(base: LanceDataset, landed: LanceDataset) -> tuple[str, ...]:
+    """The files that ``landed`` names and ``base``, a version below it, does not."""
+    before = {*files_of_fragments(base), *index_files(base)}
+    return tuple(path for path in (*files_of_fragments(landed), *index_files(landed)) if path not in before)
+
+
+def _changed(handle: LanceDataset, updated: Iterable[FragmentMetadata]) -> Iterator[str]:
+    """The new files of fragments that were there before."""
+    for fragment in updated:
+        old = handle.get_fragment(fragment.id)
+        before = frozenset(fragment_files(handle.uri, [old.metadata])) if old is not None else frozenset()
+        yield from (path for path in fragment_files(handle.uri, [fragment]) if path not in before)
+
+
+def _below(folder: str, name: str) -> list[str]:
+    """The files of one folder, which may not be there."""
+    found: list[str] = []
+    for path, _, names in os.walk(os.path.join(folder, name)):
+        relative = os.path.relpath(path, folder)
+        found += [f"{relative}/{one}" for one in names]
+    return sorted(found)
+
+
+def _text_field(message: bytes, wanted: int) -> str | None:
+    """One text of a message in protocol buffers' form, at its top level; the last one counts."""
+    found: str | None = None
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            _, at = _varint(message, at)
+        elif kind == _COUNTED:
+            length, at = _varint(message, at)
+            if tag >> 3 == wanted:
+                found = message[at : at + length].decode()
+            at += length
+        elif kind in (_EIGHT_BYTES, _FOUR_BYTES):
+            at += 8 if kind == _EIGHT_BYTES else 4
+        else:
+            raise Corruption(f"a version file of Lance has a field of an unknown kind: kind={kind}")
+    return found
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 127) << shift
+        at += 1
+        shift += 7
+        if byte < 128:
+            return value, at

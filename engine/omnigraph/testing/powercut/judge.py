@@ -1,0 +1,119 @@
+"""Opens what a power cut has left, recovers, and compares it with what was acknowledged. Runs in a process of its own,
+because what is left may be read for ever, or take all memory."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from omnigraph import graph as graphs
+from omnigraph.commit.engine import MAIN
+from omnigraph.commit.recovery.outcome import LANDED, find_outcome
+from omnigraph.core.errors import Corruption, NotFound, OmnigraphError
+from omnigraph.core.meter import Meter
+from omnigraph.testing.cells import READABLE, promised_by
+from omnigraph.testing.children import Child
+from omnigraph.testing.content import Content, content_of
+from omnigraph.testing.operations import OPERATIONS, create, opened, recover
+from omnigraph.testing.powercut.workload import COMMITS, COMMITS_MADE, name_of
+from omnigraph.testing.rest import findings_at_rest
+
+JUDGE_S = 120.0
+MEMORY_BYTES = 32 << 30  # of addresses; Lance reserves many that it never touches
+
+Said = tuple[tuple[Any, ...], ...]
+
+
+def judge(name: str, width: int, root: str, before: Content | None, after: Content | None, said: Said) -> list[str]:
+    """What is wrong with the graph at ``root``; nothing if it is what was promised. Changes it."""
+    with Child(_judge, name, width, root, before, after, said) as child:
+        try:
+            heard = child.hear_all(JUDGE_S)
+        except TimeoutError:
+            child.kill()
+            return [f"what is left was not read within {JUDGE_S:.0f} s"]
+    return list(heard[0]) if heard else ["the process that read what is left has died"]
+
+
+def _judge(
+    say: Callable[[Any], None],
+    name: str,
+    width: int,
+    root: str,
+    before: Content | None,
+    after: Content | None,
+    said: Said,
+) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        _follow_hint(root)
+        found = _commits(width, root, said) if name == COMMITS else _operation(name, width, root, before, after, said)
+    except OmnigraphError as error:
+        found = [f"{error.code}: {error.message[:300]}"]
+    except Exception as error:  # noqa: BLE001 - a graph that cannot be read is a finding, whatever says so
+        found = [f"{type(error).__name__}: {str(error)[:300]}"]
+    say(found)
+
+
+def _follow_hint(root: str) -> None:
+    """A graph that does not open after a power cut says which command puts it right; carry it out."""
+    try:
+        with opened(root) as engine:
+            engine.latest(MAIN)
+    except NotFound:
+        return
+    except Corruption as error:
+        if "repair --confirm" not in error.hint:
+            raise
+        with graphs.open_for_repair(root) as graph:
+            graph.repair(confirm=True)
+
+
+def _operation(
+    name: str, width: int, root: str, before: Content | None, after: Content | None, said: Said
+) -> list[str]:
+    """An operation is there whole or not at all, and as its caller was told."""
+    operation = OPERATIONS[name]
+    found: list[str] = []
+
+    def name_of_content(content: Content | None) -> str:
+        if before == after == content:
+            return "same"
+        return "before" if content == before else "after" if content == after else f"neither: {str(content)[:300]}"
+
+    with opened(root) as engine:
+        was = name_of_content(content_of(engine))
+        promised = promised_by(engine, said[-1] if said else (), found) if was in ("before", "after") else None
+    if not operation.creates_graph or was == "after":
+        recover(root)
+    with opened(root) as engine:
+        now = name_of_content(content_of(engine))
+    if was not in READABLE or now not in READABLE:
+        return [*found, f"half a write is visible: {was} recovery, {now} after it"]
+    if was == "after" and now != "after":
+        found.append("recovery took a published write back")
+    if promised is not None and now != promised:
+        found.append(f"the caller was told {said[-1]}, and the graph reads as {now}")
+    if operation.creates_graph and now == "before":
+        create(root, width)
+    return [*found, *findings_at_rest(root, operation.leaves, width)]
+
+
+def _commits(width: int, root: str, said: Said) -> list[str]:
+    """The first commits are there, all that were acknowledged among them, and at most the one that was under way."""
+    recover(root)
+    found: list[str] = []
+    with opened(root) as engine:
+        content = content_of(engine)
+        tables = [] if content is None else list(content.tables.values())
+        numbers = [sorted(dict(row)["name"] for row in rows) for rows in tables]
+        for _, number, commit in said:
+            if find_outcome(engine, commit, Meter()).state != LANDED:
+                found.append(f"acknowledged commit {number} has not landed")
+    possible: Sequence[list[str]] = [sorted(map(name_of, range(count))) for count in range(COMMITS_MADE + 1)]
+    possible = possible[len(said) : len(said) + 2]
+    if len(numbers) != width or any(one != numbers[0] for one in numbers) or numbers[0] not in possible:
+        found.append(f"{len(said)} commits were acknowledged, and the tables hold {numbers}")
+    return [*found, *findings_at_rest(root, (), width)]

@@ -1,0 +1,36 @@
+"""The power goes at any call of a real run; only what was synced is left. The long form is ``./run powercut``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from omnigraph.testing.powercut.cells import Cell, PowerCuts
+from omnigraph.testing.powercut.disk import SYNCED
+from omnigraph.testing.powercut.record import unavailable
+from omnigraph.testing.powercut.workload import COMMITS, RELAXED, SYNCED_AROUND
+
+pytestmark = [pytest.mark.crash, pytest.mark.system, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def cuts() -> Iterator[PowerCuts]:
+    if unavailable() is not None:
+        pytest.skip(f"not run: {unavailable()}")
+    with PowerCuts() as made:
+        yield made
+
+
+def test_without_syncs_acknowledged_commits_are_lost_and_the_judge_says_so(cuts: PowerCuts) -> None:
+    """The planted defect: most files were never synced, and what was acknowledged is gone."""
+    result = cuts.run(Cell(COMMITS, 1, RELAXED, SYNCED), every=20)
+    assert result.never_synced > result.files // 2
+    assert any("acknowledged commit has not landed" in finding for finding in result.findings)
+
+
+@pytest.mark.parametrize("name", ["append", "load-merge", "mutate-delete"])
+def test_where_all_is_synced_around_the_swap_nothing_is_found(cuts: PowerCuts, name: str) -> None:
+    result = cuts.run(Cell(name, 1, SYNCED_AROUND, SYNCED))
+    assert (dict(result.findings), result.never_synced) == ({}, 0)
+    assert result.cuts > 30 and result.judged > 3
