@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from omnigraph.commit import pressure
@@ -223,11 +224,12 @@ def status_report(
     meter = meter or Meter()
     held = engine.latest(branch, meter)
     now_us = engine.clock.now_us()
+    reading = engine.spawn(partial(read_lines, engine, meter, main=held if branch == MAIN else None))
     boundary = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
     names = [op for op, _ in engine.pending(meter)]
     intents = _readable(engine, names[:PENDING_SHOWN], meter)
     gone = frozenset(intent.op for intent in intents if owner_gone(engine, intent))
-    lines = read_lines(engine, meter, main=held if branch == MAIN else None)
+    [lines] = gather([reading])
     troubles = [*lines.troubles, *unresolved(engine, intents, lines, meter).values()]
     pending = tuple(PendingWrite(op, _age_s(ulid_time_us(op), now_us), op in gone) for op in names)
     pins = list(held.state.tables.values())
