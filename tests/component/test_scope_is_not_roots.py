@@ -328,6 +328,23 @@ def test_upkeep_of_a_branch_leaves_tables_that_it_has_inherited(graph: Graph, en
     assert graph.verify().ok
 
 
+def test_drift_of_a_fork_is_healed_on_the_line_of_its_branch(graph: Graph, engine: Engine) -> None:
+    pin = fork(engine, pin_of(graph, KEY))
+    identity = make_line(engine, pin)
+    bind(engine, "feature", identity)
+    place = engine.tables.uri(TableRef(pin.location, pin.ref))
+    rows = lance.dataset(place, version=pin.version).to_table().slice(0, 1)
+    lance.write_dataset(rows, place, mode="append")  # nobody published it
+    main = engine.latest(MAIN).version
+    assert [(one.key, one.pin) for one in graph.recover(grace_s=0).healed] == [(KEY, pin.version)]
+    assert engine.latest(MAIN).version == main, "main's line is not touched"
+    feature = engine.latest("feature").state
+    assert (feature.identity, feature.tables[KEY].ref, feature.tables[KEY].version) == (
+        identity, pin.ref, pin.version + 2,
+    )  # fmt: skip
+    assert graph.verify().ok
+
+
 def test_the_caches_know_a_branch_by_its_identity(graph: Graph, engine: Engine) -> None:
     first, second = make_line(engine), make_line(engine)
     entry = bind(engine, "feature", first)
