@@ -321,12 +321,14 @@ class Graph:
         with self._doing("probe"):
             return probe(self._open_engine(), name)
 
-    def verify(self, deep: bool = False, *, progress: Listener | None = None) -> VerifyReport:
+    def verify(
+        self, deep: bool = False, branches: Sequence[str] | None = None, *, progress: Listener | None = None
+    ) -> VerifyReport:
         """Whether everything is what the manifest says: pins open, rows match, endpoints exist. Changes nothing."""
         from omnigraph.upkeep.verify import verify
 
         with self._doing("verify", listener=progress):
-            return verify(self._open_engine(), deep=deep)
+            return verify(self._open_engine(), deep=deep, branches=branches)
 
     def intents(self) -> PendingIntents:
         """Writes that have not ended, oldest first: whose they are and what a recovery would do with them."""
@@ -335,12 +337,13 @@ class Graph:
         with self._doing("intents"):
             return list_intents(self._open_engine())
 
-    def recover(self, grace_s: float | None = None) -> RecoveryReport:
-        """End interrupted writes. One whose owner may be alive is watched for up to ``grace_s``, then undone (0: now)."""
+    def recover(self, grace_s: float | None = None, branches: Sequence[str] | None = None) -> RecoveryReport:
+        """End interrupted writes, of all branches or of those named. One whose owner may be alive is watched for up to
+        ``grace_s``, then undone (0: now)."""
         from omnigraph.upkeep.recover import recover
 
         with self._doing("recover", writes=True):
-            return recover(self._open_engine(), grace_s=grace_s)
+            return recover(self._open_engine(), grace_s=grace_s, branches=branches)
 
     def recoveries(self, limit: int | None = None) -> RecoveryHistory:
         """What recovery did, newest first: which writes of others were ended, how, when and by whom."""

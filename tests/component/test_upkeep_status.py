@@ -100,7 +100,8 @@ def test_a_table_costs_no_request_of_its_own(tmp_path: Path) -> None:
         status_report(Engine(open_store(uri), read_only=True), meter=meter)
         prices.append(meter.snapshot().requests)
     # A longer manifest is read in a few more pieces; a request a table would be 78 more.
-    assert prices[0] <= 6
+    # Two of them list the lines and the names of branches, beside the others.
+    assert prices[0] <= 8
     assert prices[1] <= prices[0] + 4
 
 

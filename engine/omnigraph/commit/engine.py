@@ -10,7 +10,7 @@ import contextvars
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -23,15 +23,17 @@ from omnigraph.commit.pressure import Bounds
 from omnigraph.commit.queue.lease import QueueLeases
 from omnigraph.commit.queue.timing import ContentionTiming
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
-from omnigraph.core.errors import InvalidInput, NotFound
+from omnigraph.core.errors import Corruption, InvalidInput, NotFound
+from omnigraph.core.ids import is_ulid
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import Boundary
 from omnigraph.manifest.history import History
+from omnigraph.manifest.refs import Names
 from omnigraph.manifest.rows import SchemaRow
 from omnigraph.manifest.swap import Held, Manifest
 from omnigraph.schema import Catalog, catalog_from_canonical
-from omnigraph.store import Store
+from omnigraph.store import Store, layout
 from omnigraph.table.dataset import Tables
 from omnigraph.table.keys import KeyCache
 
@@ -62,6 +64,7 @@ class Engine:
         self.manifest = Manifest(self.tables, store.uri)
         self.history = History()
         self.boundary = Boundary(store)
+        self.names = Names(store)
         self.intents = Intents(store)
         self.keys = KeyCache() if key_cache_bytes is None else KeyCache(key_cache_bytes)
         self.timing = ContentionTiming(clock)
@@ -69,10 +72,11 @@ class Engine:
         self.bounds = Bounds()
         self.owner = this_process()
         self.exclusive_token: str | None = None  # what the head row says while this handle uses the graph exclusively
-        self.locks = TableLocks()
+        self.locks = TableLocks(self.ref_of)
         self._pool = ThreadPoolExecutor(max_workers=POOL_THREADS, thread_name_prefix="omnigraph")
         self._known_lock = threading.Lock()
-        self._known: dict[str, Held] = {}
+        self._known: dict[str | None, Held] = {}  # by the ref of the line: a name may come to mean another branch
+        self._refs: dict[str, str] = {}  # of names that were resolved
         self._identity: str | None = None
         self._pid = os.getpid()
         self._door = _Door()
@@ -86,16 +90,33 @@ class Engine:
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._known_lock:
             self._known.clear()
+            self._refs.clear()
 
     # --- branches ---------------------------------------------------------------------------------------------------
 
-    def ref_of(self, branch: str) -> str | None:
-        """The Lance ref of a branch. Branches other than main are not built."""
-        if branch != MAIN:
+    def ref_of(self, branch: str, meter: Meter | None = None) -> str | None:
+        """The ref of the line that a name stands for; None is main's. What was resolved once is remembered: whether that
+        branch is still there, its line says, and never the name."""
+        if branch == MAIN:
+            return None
+        with self._known_lock:
+            ref = self._refs.get(branch)
+        if ref is None:
+            ref = self._resolve(branch, meter)
+            with self._known_lock:
+                self._refs[branch] = ref
+        return ref
+
+    def _resolve(self, branch: str, meter: Meter | None) -> str:
+        try:
+            entry = self.names.highest(branch, meter)
+        except InvalidInput:
+            entry = None  # what is no name of a branch names none
+        if entry is None or entry.state != "bound":
             raise NotFound(
-                f"no branch {branch!r}", hint="use branch='main', the only branch of this graph", branch=branch
+                f"no branch {branch!r}", hint="use branch='main', which every graph has", branch=str(branch)[:80]
             )
-        return None
+        return entry.ref
 
     @property
     def graph_id(self) -> str:
@@ -107,33 +128,55 @@ class Engine:
     # --- the newest state this process has seen -----------------------------------------------------------------------
 
     def known(self, branch: str) -> Held | None:
+        ref = self.ref_of(branch)
         with self._known_lock:
-            return self._known.get(branch)
+            return self._known.get(ref)
 
     def remember(self, branch: str, held: Held) -> Held:
-        """Keep the newer of what is known and what was just seen."""
+        """Keep the newer of what is known and what was just seen of this line."""
+        ref = held.state.ref
         with self._known_lock:
-            current = self._known.get(branch)
+            current = self._known.get(ref)
             if current is None or current.version < held.version or current.state.identity != held.state.identity:
-                self._known[branch] = held
-            if branch == MAIN:
+                self._known[ref] = held
+            if ref is None:
                 self._identity = held.state.identity
             return held
 
     def drop(self, branch: str) -> None:
         """Forget what is known: the next look goes by listing."""
+        ref = self.ref_of(branch)
         with self._known_lock:
-            self._known.pop(branch, None)
-
-    def latest_of(self, identity: str, name: str, meter: Meter | None = None) -> Held | None:
-        """The newest state of the branch with this identity, or None where no line of it can be read. The name only says
-        where to look first."""
-        held = self.latest(name, meter)
-        return held if held.state.identity == identity else None
+            self._known.pop(ref, None)
+            self._refs.pop(branch, None)
 
     def latest(self, branch: str, meter: Meter | None = None) -> Held:
         """The newest state, by listing."""
-        return self.remember(branch, self.manifest.open_latest(self.ref_of(branch), meter))
+        return self.remember(branch, self._open_line(self.ref_of(branch, meter), meter))
+
+    def latest_of(self, identity: str, meter: Meter | None = None) -> Held | None:
+        """The newest state of the branch with this identity, whatever its name says now; None where it has no line."""
+        main = self.known(MAIN) or self.latest(MAIN, meter)
+        if identity == main.state.identity:
+            return self.latest(MAIN, meter)
+        if not is_ulid(identity):
+            return None
+        try:
+            return self.remember("", self._open_line(layout.branch_ref(identity), meter))
+        except NotFound:
+            return None
+
+    def _open_line(self, ref: str | None, meter: Meter | None) -> Held:
+        held = self.manifest.open_latest(ref, meter)
+        if ref not in (None, layout.branch_ref(held.state.identity)):
+            raise Corruption(
+                f"the line {layout.MANIFEST_LINES}{ref} says that it is of branch {held.state.identity}",
+                hint="nothing is written to it; run `omnigraph verify`",
+                object=f"{layout.MANIFEST_LINES}{ref}",
+                expected=ref,
+                actual=held.state.identity,
+            )
+        return held
 
     def pending(self, meter: Meter | None = None) -> list[tuple[str, str]]:
         """Release this process's leases, then list pending intents as (operation id, change stamp)."""
@@ -249,19 +292,21 @@ def _closed() -> InvalidInput:
 
 
 class TableLocks:
-    """A lock per (branch, table), taken in one order. Spares work inside a process; safety never rests on it."""
+    """A lock per (line of the manifest, table), taken in one order. Spares work inside a process; safety never rests on it."""
 
-    def __init__(self) -> None:
+    def __init__(self, ref_of: Callable[[str], str | None]) -> None:
+        self._ref_of = ref_of
         self._guard = threading.Lock()
-        self._locks: dict[tuple[str, str], threading.Lock] = {}
+        self._locks: dict[tuple[str | None, str], threading.Lock] = {}
 
     @contextlib.contextmanager
     def holding(self, branch: str, keys: Iterable[str], deadline: Deadline) -> Iterator[None]:
+        ref = self._ref_of(branch)
         held: list[threading.Lock] = []
         try:
             for key in sorted(set(keys)):
                 with self._guard:
-                    lock = self._locks.setdefault((branch, key), threading.Lock())
+                    lock = self._locks.setdefault((ref, key), threading.Lock())
                 if not lock.acquire(timeout=max(0.0, deadline.left())):
                     deadline.expire("waiting for another write of this process")
                 held.append(lock)

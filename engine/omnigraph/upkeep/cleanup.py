@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnigraph.commit.decide import swap_stands
-from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.lines import owned_keys
 from omnigraph.commit.recovery import audit
 from omnigraph.commit.recovery.drift import find_drift, heal
 from omnigraph.commit.recovery.evidence import owner_gone
@@ -37,7 +38,7 @@ from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
 from omnigraph.store import Entry, layout
 from omnigraph.table.collect import Deleted, delete_versions, loose_files
 from omnigraph.table.dataset import TableRef
-from omnigraph.upkeep.cleanup_look import Look, Orphan, look
+from omnigraph.upkeep.cleanup_look import Look, Orphan, look, look_at_lines, read_intents
 from omnigraph.upkeep.cleanup_plan import LinePlan, Policy, doom, make_policy, ranges_text, spare
 from omnigraph.upkeep.cleanup_record import CleanupRecord, read_record, write_record
 from omnigraph.upkeep.fold_checksums import fold_checksums
@@ -218,13 +219,13 @@ def plan_cleanup(
     """Say what a cleanup would delete. Writes nothing. Raises ``Refused`` where it could not be sure."""
     policy = make_policy(keep, older_than, min_age)
     with progress.phase("looking", unit="tables"):
-        plan, seen = _plan(engine, policy, tuple(branches or (MAIN,)), meter or Meter())
+        plan, seen = _plan(engine, policy, branches, meter or Meter())
         left = engine.store.unfinished("", seen.now_us - UNFINISHED_S * 1_000_000)
         return replace(plan, unfinished=tuple(entry for entry in left if layout.is_ours(entry.key)))
 
 
 def _plan(
-    engine: Engine, policy: Policy, branches: tuple[str, ...], meter: Meter, ahead_us: int = 0
+    engine: Engine, policy: Policy, branches: Sequence[str] | None, meter: Meter, ahead_us: int = 0
 ) -> tuple[CleanupPlan, Look]:
     """``ahead_us``: how far the store's clock is ahead of ours, where that was measured; ages are by the store's."""
     seen = look(engine, policy, branches, engine.clock.now_us() + ahead_us, meter)
@@ -234,7 +235,7 @@ def _plan(
     plan = CleanupPlan(
         uri=engine.uri,
         policy=policy,
-        branches=branches,
+        branches=tuple(view.branch for view in seen.branches),
         oldest={view.branch: view.oldest.commit_id for view in seen.branches},
         # Whatever is older than the oldest retained commit is given up, also where its own version is still too young to go.
         boundaries={view.branch: view.oldest.manifest_version - 1 for view in seen.branches} if doomed else {},
@@ -248,8 +249,13 @@ def _plan(
 
 
 def _drifting(seen: Look) -> tuple[str, ...]:
-    """Tables with versions above every pin that no intent explains."""
-    pins = {(pin.location, pin.ref): pin.version for view in seen.branches for pin in view.held.state.tables.values()}
+    """Tables with versions above every pin that no intent explains. Of a line that one branch commits to and others have
+    inherited, the highest pin counts."""
+    pins: dict[tuple[str, str | None], int] = {}
+    for view in (*seen.branches, *seen.others):
+        for pin in view.held.state.tables.values():
+            place = (pin.location, pin.ref)
+            pins[place] = max(pin.version, pins.get(place, 0))
     return tuple(
         sorted(
             line.key
@@ -274,6 +280,7 @@ def run_cleanup(
         raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
     if plan.uri != engine.uri:
         raise InvalidInput(f"the plan was made for {plan.uri}, not for {engine.uri}", hint="plan it on this graph")
+    look_at_lines(engine, read_intents(engine, meter), meter)  # refuses before anything is written or ended
     errors = _expire_recoveries(engine, plan.policy)
     if plan.empty:
         return CleanupReport(engine.uri, None, plan.policy, {}, (), (), 0, tuple(errors))
@@ -304,6 +311,7 @@ def run_cleanup(
     errors += fold_checksums(engine)
     left = engine.store.delete_unfinished(plan.unfinished)
     errors += [f"{failure.key}: {failure.error.message}" for failure in left]
+    errors += _trim_names(engine, meter)
     if plan.versions or plan.expired:
         _give_up_batches(engine, run, [one.id for one in expired], errors, meter)
     report = CleanupReport(
@@ -331,6 +339,15 @@ def _expire_recoveries(engine: Engine, policy: Policy) -> list[str]:
     return []
 
 
+def _trim_names(engine: Engine, meter: Meter) -> list[str]:
+    """Entries of branch names below the highest mean nothing any more."""
+    try:
+        engine.names.trim(meter)
+    except OmnigraphError as error:
+        return [f"{layout.BRANCHES}: {error.message}"]
+    return []
+
+
 def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
     """End what was left behind for longer than the grace, by the store's clock, and heal drift of nobody."""
     grace_us = engine.timing.grace_s * 1_000_000
@@ -344,7 +361,7 @@ def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
                 gone = owner_gone(engine, intent) or (not ours and now_us - entry.modified_us > grace_us)
                 recover_one(engine, intent, gone=gone, meter=meter)
         for branch in plan.branches:
-            heal(engine, branch, meter=meter)
+            heal(engine, branch, owned_keys(engine.latest(branch, meter).state), meter=meter)
     except Corruption as error:
         raise Refused(
             f"an interrupted write cannot be ended, so nothing is deleted: {error.message}",
@@ -355,8 +372,9 @@ def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
 
 def _refuse_drift(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
     """Drift that even a look at what is going on now does not explain."""
-    for branch in plan.branches:
-        drifting = find_drift(engine, branch, plan.drifting, meter=meter)[1] if plan.drifting else {}
+    for branch in plan.branches if plan.drifting else ():
+        own = set(plan.drifting) & set(owned_keys(engine.latest(branch, meter).state))
+        drifting = find_drift(engine, branch, own, meter=meter)[1] if own else {}
         unexplained = [key for key, drift in drifting.items() if drift.state.value != "busy"]
         if unexplained:
             raise Refused(

@@ -1,16 +1,20 @@
 """What a cleanup sees: every version line, what keeps versions of it, and what belongs to nobody.
 
-Owns the order of looking: artefacts, then intents, then manifests. What was there before it was found unclaimed cannot be
-claimed by somebody who came in between. Reads only.
+Owns the order of looking: artefacts, then intents, then names, then manifests. What was there before it was found unclaimed cannot
+be claimed by somebody who came in between. Every line of the manifest is a root, also one that the cleanup does not act upon: of
+such a line every commit that still opens is kept. Reads only.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.intent import Intent
+from omnigraph.commit.lines import GraphLines, ManifestLine, owned_keys, read_lines, unresolved
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, Refused
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.staging_record import RECORD_LIFE_S, Records
@@ -55,20 +59,24 @@ class Staging:
 
 @dataclass(frozen=True)
 class BranchView:
-    """A branch: its newest state, and the oldest commit that is retained, with its state."""
+    """A branch: its newest state, and the oldest commit that is retained, with its state. ``named``: versions of each table that
+    commits in between name. ``kept_whole``: why nothing of its line is deleted; None where the cleanup acts upon it."""
 
     branch: str
     held: Held = field(repr=False)
     oldest: SeenCommit
     then: State = field(repr=False)
+    named: Mapping[str, frozenset[int]] = field(default_factory=dict, repr=False)
+    kept_whole: str | None = None
 
 
 @dataclass(frozen=True)
 class Look:
-    """Everything a plan is made from."""
+    """Everything a plan is made from. ``branches``: those that are acted upon; ``others``: the lines that are only roots."""
 
     now_us: int
     branches: tuple[BranchView, ...]
+    others: tuple[BranchView, ...]
     lines: tuple[Line, ...]
     orphans: tuple[Orphan, ...]
     intents: tuple[Intent, ...] = field(repr=False)
@@ -76,25 +84,34 @@ class Look:
     staging: tuple[Staging, ...] = ()
 
 
-def look(engine: Engine, policy: Policy, branches: Sequence[str], now_us: int, meter: Meter) -> Look:
-    """One complete look. Raises ``Refused`` where anything could not be seen or does not add up."""
+def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us: int, meter: Meter) -> Look:
+    """One complete look. ``branches``: those to act upon; None for all. Raises ``Refused`` where anything could not be seen or
+    does not add up."""
     artefacts = list_artefacts(engine, meter)
-    seen = _versions(engine, artefacts.datasets, artefacts.forks, branches, meter)
-    _check_clock(seen, now_us)
-    intents = _intents(engine, meter)
+    seen = _versions(engine, artefacts.datasets, artefacts.forks, meter)
+    intents = read_intents(engine, meter)
     staging = _staging(engine, now_us, meter)
-    views = [_branch(engine, branch, policy, seen, now_us, meter) for branch in branches]
+    lines = look_at_lines(engine, intents, meter, artefacts.lines)
+    seen |= _manifest_versions(engine, lines, meter)
+    _check_clock(seen, now_us)
+    scope = lines.scope(branches)
+    acted = [_branch(engine, lines.named(branch), policy, seen, now_us, meter) for branch in scope]
+    others = [
+        _whole(engine, line, policy, seen, now_us, meter) for line in lines.lines if line.name not in frozenset(scope)
+    ]
+    views = [*acted, *others]
     checkpoints, pinned = _checkpoints(engine, meter)
+    pinned |= {f"source of a new branch {n}": state for n, state in enumerate(lines.sources)}
     states = [state for view in views for state in (view.held.state, view.then)]
     _check_present(seen, views)
-    lines = [
-        *_manifest_lines(seen, views, intents, checkpoints),
-        *_table_lines(seen, views, intents, pinned, staging),
-    ]
     return Look(
         now_us,
-        tuple(views),
-        tuple(lines),
+        tuple(acted),
+        tuple(others),
+        (
+            *_manifest_lines(seen, views, intents, checkpoints, lines.sources),
+            *_table_lines(seen, views, intents, pinned, staging),
+        ),
         _orphans(
             engine,
             unclaimed(artefacts, lines_named([*states, *pinned.values()]), lines_claimed(intents)),
@@ -108,6 +125,22 @@ def look(engine: Engine, policy: Policy, branches: Sequence[str], now_us: int, m
     )
 
 
+def look_at_lines(
+    engine: Engine, intents: Sequence[Intent], meter: Meter, folders: Sequence[str] | None = None
+) -> GraphLines:
+    """Every line of the manifest. Raises ``Refused`` where one cannot be read or is not known, and where an intent is of a branch
+    that is not there: what they need is not known either."""
+    lines = read_lines(engine, meter, folders)
+    for trouble in (*lines.troubles, *unresolved(engine, intents, lines, meter).values()):
+        raise Refused(
+            f"{trouble.message}; nothing was deleted",
+            hint="run `omnigraph verify`, and find out what made it; it is left as it is",
+            reason=trouble.code,
+            object=trouble.object,
+        )
+    return lines
+
+
 # --- listing ------------------------------------------------------------------------------------------------------------
 
 
@@ -115,17 +148,19 @@ def _versions(
     engine: Engine,
     datasets: frozenset[str],
     forks: frozenset[tuple[str, str]],
-    branches: Sequence[str],
     meter: Meter,
 ) -> dict[Place, tuple[VersionFile, ...]]:
-    """The versions of every line. The manifest's come last, so that no table is seen older than a manifest names it."""
+    """The versions of every line of a table."""
     places: list[Place] = [*((path, None) for path in sorted(datasets)), *sorted(forks)]
     listed = gather([engine.spawn(version_files, engine.store, TableRef(path, ref), meter) for path, ref in places])
-    found: dict[Place, tuple[VersionFile, ...]] = dict(zip(places, listed, strict=True))
-    for branch in branches:
-        ref = engine.manifest.ref(engine.ref_of(branch))
-        found[(ref.location, ref.ref)] = version_files(engine.store, ref, meter)
-    return found
+    return dict(zip(places, listed, strict=True))
+
+
+def _manifest_versions(engine: Engine, lines: GraphLines, meter: Meter) -> dict[Place, tuple[VersionFile, ...]]:
+    """The versions of every line of the manifest. After the tables', so that none is seen older than a manifest names it."""
+    refs = [engine.manifest.ref(line.held.state.ref) for line in lines.lines]
+    listed = gather([engine.spawn(version_files, engine.store, ref, meter) for ref in refs])
+    return {(ref.location, ref.ref): files for ref, files in zip(refs, listed, strict=True)}
 
 
 def _check_clock(seen: Mapping[Place, tuple[VersionFile, ...]], now_us: int) -> None:
@@ -146,7 +181,8 @@ def clock_refusal(store_us: int, now_us: int) -> Refused:
     )
 
 
-def _intents(engine: Engine, meter: Meter) -> list[Intent]:
+def read_intents(engine: Engine, meter: Meter) -> list[Intent]:
+    """Every intent. Raises ``Refused`` where one cannot be read."""
     found = []
     for op, _stamp in engine.pending(meter):
         try:
@@ -215,31 +251,46 @@ def _checkpoints(engine: Engine, meter: Meter) -> tuple[list[Checkpoint], dict[s
 # --- branches -----------------------------------------------------------------------------------------------------------
 
 
-def _branch(
+def _whole(
     engine: Engine,
-    branch: str,
+    line: ManifestLine,
     policy: Policy,
     seen: Mapping[Place, tuple[VersionFile, ...]],
     now_us: int,
     meter: Meter,
 ) -> BranchView:
+    """A line that is not acted upon: every commit of it that is still there is a root."""
+    everything = replace(policy, keep=sys.maxsize)
+    why = "its branch was not named" if line.name is not None else "no name claims it"
+    return replace(_branch(engine, line, everything, seen, now_us, meter), kept_whole=why)
+
+
+def _branch(
+    engine: Engine,
+    line: ManifestLine,
+    policy: Policy,
+    seen: Mapping[Place, tuple[VersionFile, ...]],
+    now_us: int,
+    meter: Meter,
+) -> BranchView:
+    branch = line.label
     try:
-        held = engine.latest(branch, meter)
+        held = line.held
         ref = engine.manifest.ref(held.state.ref)
         doomed = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
         modified = {file.version: file.modified_us for file in seen[(ref.location, ref.ref)]}
         # A version that came after the listing is as young as can be.
         newest = max(modified, default=0)
-        commits = (
-            SeenCommit(
-                row.commit_id,
-                row.manifest_version,
-                now_us if row.manifest_version > newest else modified.get(row.manifest_version),
-            )
-            for row in engine.history.rows(held, meter)
-            if isinstance(row, CommitRow) and row.manifest_version > doomed
-        )
-        oldest = oldest_retained(commits, policy, now_us)
+        rows: list[CommitRow] = []
+
+        def commits() -> Iterator[SeenCommit]:
+            for row in engine.history.rows(held, meter):
+                if isinstance(row, CommitRow) and row.manifest_version > doomed:
+                    rows.append(row)
+                    at = row.manifest_version
+                    yield SeenCommit(row.commit_id, at, now_us if at > newest else modified.get(at))
+
+        oldest = oldest_retained(commits(), policy, now_us)  # reads no further back than it has to
         if oldest is None:
             # Below the boundary lies the head itself only if nothing but marks was written since; it is kept as it is.
             oldest = SeenCommit(held.state.head.commit_id, held.version, now_us)
@@ -258,7 +309,11 @@ def _branch(
             reason="unreadable-branch",
             branch=branch,
         )
-    return BranchView(branch, held, oldest, then)
+    named: dict[str, set[int]] = {}
+    for row in rows:
+        for key, change in row.tables.items() if row.manifest_version > oldest.manifest_version else ():
+            named.setdefault(key, set()).add(change.version)
+    return BranchView(branch, held, oldest, then, {key: frozenset(versions) for key, versions in named.items()})
 
 
 def _check_present(seen: Mapping[Place, tuple[VersionFile, ...]], views: Sequence[BranchView]) -> None:
@@ -283,6 +338,7 @@ def _manifest_lines(
     views: Sequence[BranchView],
     intents: Sequence[Intent],
     checkpoints: Sequence[Checkpoint],
+    sources: Sequence[State],
 ) -> Iterator[Line]:
     for view in views:
         state = view.held.state
@@ -297,8 +353,13 @@ def _manifest_lines(
             for intent in intents
             if intent.plan is not None and intent.branch.identity == state.identity
         ]
+        kept += [
+            Range(source.version, source.version, "a branch is being made from it")
+            for source in sources
+            if source.ref == state.ref and source.identity == state.identity
+        ]
         place = (layout.MANIFEST, state.ref)
-        yield Line("__manifest", *place, seen.get(place, ()), tuple(kept))
+        yield Line("__manifest", *place, seen.get(place, ()), tuple(kept), view.kept_whole)
 
 
 def _table_lines(
@@ -314,7 +375,7 @@ def _table_lines(
     for view in views:
         for pin in (*view.then.tables.values(), *view.held.state.tables.values()):
             keys[(pin.location, pin.ref)] = pin.key
-        for place, span in branch_ranges(view.then, view.held.state, view.branch):
+        for place, span in branch_ranges(view.then, view.held.state, view.branch, view.named):
             kept.setdefault(place, []).append(span)
     for name, state in pinned.items():
         for pin in state.tables.values():
@@ -334,16 +395,27 @@ def _table_lines(
         yield Line(key, *place, seen.get(place, ()), tuple(kept.get(place, ())), exempt.get(key))
 
 
-def branch_ranges(then: State, now: State, branch: str) -> Iterator[tuple[Place, Range]]:
-    """What a branch keeps of each table line: everything from the oldest retained pin on. Pure.
+def branch_ranges(
+    then: State, now: State, branch: str, named: Mapping[str, frozenset[int]] = MappingProxyType({})
+) -> Iterator[tuple[Place, Range]]:
+    """What a branch keeps of each table line. Pure.
 
-    A line that only one of the two states names was forked, dropped or created in between, at a version that nobody has
-    to know: all of it from there on is kept."""
+    Of a line that it commits to: everything from the oldest retained pin on. One that only one of the two states names was
+    forked, dropped or created in between, at a version that nobody has to know: all of it from there on is kept.
+    Of a line that another branch commits to: exactly the versions that its retained states and commits name; whatever that
+    other branch does on the line is none of its business."""
+    why = f"retained commits of {branch}"
     old = {(pin.location, pin.ref): pin.version for pin in then.tables.values()}
     new = {(pin.location, pin.ref): pin.version for pin in now.tables.values()}
+    own = {(state.tables[key].location, state.tables[key].ref) for state in (then, now) for key in owned_keys(state)}
     for place in sorted(old.keys() | new.keys(), key=lambda place: (place[0], place[1] or "")):
-        low = old.get(place, 0)
-        yield place, Range(low, None, f"retained commits of {branch}")
+        if place in own:
+            yield place, Range(old.get(place, 0), None, why)
+    for state in (then, now):
+        for key, pin in state.tables.items():
+            place = (pin.location, pin.ref)
+            for version in sorted({pin.version, *named.get(key, ())}) if place not in own else ():
+                yield place, Range(version, version, why)
 
 
 # --- rubbish ------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
+from omnigraph.commit.lines import owned_keys, read_lines, unresolved
 from omnigraph.commit.recovery.drift import Drift, TableDrift, heal
 from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.commit.recovery.recover import Recovered, recover_one
@@ -26,16 +27,18 @@ _POLLS = 20
 @dataclass(frozen=True, repr=False)
 class RecoveryReport(Report):
     """``recovered``: intents that were ended, and how. ``left``: intents that are still there, because their owners may be
-    alive or their files could not be deleted. ``healed``: tables with versions of nobody above their pin, put back."""
+    alive or their files could not be deleted. ``healed``: tables with versions of nobody above their pin, put back.
+    ``unresolved``: why intents that are left cannot be ended: of no branch that is there, or a line cannot be read."""
 
     recovered: tuple[Recovered, ...]
     left: tuple[str, ...]
     healed: tuple[TableDrift, ...]
     drifting: tuple[TableDrift, ...]
+    unresolved: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
-        return not self.left and not self.drifting
+        return not self.left and not self.drifting and not self.unresolved
 
     def to_dict(self) -> dict[str, object]:
         return {**super().to_dict(), "clean": self.clean}
@@ -55,16 +58,22 @@ class RecoveryReport(Report):
         ]
         rows += [(op, "left", None, None, None) for op in self.left]
         rows += [(None, "healed", None, None, one.key) for one in self.healed]
+        rows += [(None, f"left: {why}", None, None, None) for why in self.unresolved]
         return html_table(
             ("operation", "what was done", "commit", "actor", "tables"), rows, "recovery", empty="nothing is pending"
         )
 
 
 def recover(
-    engine: Engine, *, grace_s: float | None = None, branches: Sequence[str] = (MAIN,), meter: Meter | None = None
+    engine: Engine,
+    *,
+    grace_s: float | None = None,
+    branches: Sequence[str] | None = None,
+    meter: Meter | None = None,
 ) -> RecoveryReport:
     """End every pending intent. ``grace_s``: how long an intent whose owner may be alive is watched for a change before it
-    is undone (None: what writers grant each other; 0: at once)."""
+    is undone (None: what writers grant each other; 0: at once). ``branches``: those whose intents are ended and whose drift
+    is healed; None for all. An intent of a branch that is not there is left and reported."""
     meter = meter or Meter()
     grace_s = check_grace(engine, grace_s)
     if engine.read_only:
@@ -72,9 +81,15 @@ def recover(
     recovered: list[Recovered] = []
     watched: dict[str, str] = {}
     left: list[str] = []
-    for op, _stamp in engine.pending(meter):
-        intent = engine.intents.read(op, meter)
-        if intent is None:
+    read = [(op, engine.intents.read(op, meter)) for op, _stamp in engine.pending(meter)]
+    intents = {op: intent for op, intent in read if intent is not None}
+    lines = read_lines(engine, meter)
+    scope = lines.scope(branches)
+    away = {line.identity for line in lines.lines} - {lines.named(branch).identity for branch in scope}
+    strange = unresolved(engine, intents.values(), lines, meter)
+    left += strange
+    for op, intent in intents.items():
+        if op in strange or intent.branch.identity in away:
             continue
         done = recover_one(engine, intent, gone=owner_gone(engine, intent), meter=meter)
         if done.ended:
@@ -85,15 +100,15 @@ def recover(
     while watched:
         over = engine.clock.monotonic() - started >= grace_s
         for op, stamp in list(watched.items()):
-            intent = engine.intents.read(op, meter)
-            if intent is None:
+            now = engine.intents.read(op, meter)
+            if now is None:
                 del watched[op]
-            elif intent.stamp != stamp or _is_ours(engine, intent):
+            elif now.stamp != stamp or _is_ours(engine, now):
                 # A sign of life: it is under way, and its owner will end it.
                 del watched[op]
                 left.append(op)
             else:
-                done = recover_one(engine, intent, gone=over or owner_gone(engine, intent), meter=meter)
+                done = recover_one(engine, now, gone=over or owner_gone(engine, now), meter=meter)
                 if done.ended:
                     recovered.append(done)
                     del watched[op]
@@ -103,12 +118,17 @@ def recover(
         if watched:
             engine.clock.sleep(max(0.01, grace_s / _POLLS))
     left += [one.op for one in recovered if one.file_left]
-    drift = {key: one for branch in branches for key, one in heal(engine, branch, meter=meter).items()}
+    drift = {
+        (branch, key): one
+        for branch in scope
+        for key, one in heal(engine, branch, owned_keys(engine.latest(branch, meter).state), meter=meter).items()
+    }
     return RecoveryReport(
         tuple(recovered),
         tuple(sorted(left)),
         tuple(one for one in drift.values() if one.state is Drift.HEALED),
         tuple(one for one in drift.values() if one.state is not Drift.HEALED),
+        tuple(trouble.message for trouble in (*strange.values(), *lines.troubles)),
     )
 
 

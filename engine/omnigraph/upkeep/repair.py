@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.lines import owned_keys, read_lines
 from omnigraph.commit.recovery.drift import Drift, TableDrift, VersionAbove, find_drift, heal
 from omnigraph.core.errors import Corruption, InvalidInput, Refused
 from omnigraph.core.meter import Meter
@@ -73,10 +74,10 @@ def repair(
     *,
     confirm: bool = False,
     force: bool = False,
-    branches: Sequence[str] = (MAIN,),
+    branches: Sequence[str] | None = None,
     meter: Meter | None = None,
 ) -> RepairReport:
-    """List drift by transaction; with ``confirm``, heal it."""
+    """List drift by transaction; with ``confirm``, heal it. ``branches``: those that are looked at; None for all."""
     meter = meter or Meter()
     if force and not confirm:
         raise InvalidInput("force says how to heal and needs confirm", hint="pass confirm=True as well")
@@ -90,18 +91,21 @@ def repair(
             reason="unreadable-intent",
             intents=list(unreadable),
         )
+    lines = read_lines(engine, meter)
+    own = {branch: owned_keys(lines.named(branch).held.state) for branch in lines.scope(branches)}
     before = {
-        key: drift
-        for branch in branches
-        for key, drift in find_drift(engine, branch, pass_over_unreadable=True, meter=meter)[1].items()
+        (branch, key): drift
+        for branch, keys in own.items()
+        for key, drift in find_drift(engine, branch, keys, pass_over_unreadable=True, meter=meter)[1].items()
     }
     if not confirm:
         tables = tuple(_preview(drift, bool(unreadable)) for drift in before.values())
         return RepairReport(engine.uri, confirm, force, tables, unreadable, ())
     quarantined = tuple(_quarantine(engine, key, meter) for key in unreadable)
-    after: dict[str, TableDrift] = {}
-    for branch in branches:
-        after.update(heal(engine, branch, unreadable=force, meter=meter))
+    after: dict[tuple[str, str], TableDrift] = {}
+    for branch, keys in own.items():
+        healed = heal(engine, branch, keys, unreadable=force, meter=meter)
+        after.update({(branch, key): drift for key, drift in healed.items()})
     tables = tuple(_done(before.get(key, drift), drift) for key, drift in sorted(after.items()))
     return RepairReport(engine.uri, confirm, force, tables, unreadable, quarantined)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.intent import Intent
+from omnigraph.commit.lines import list_folders
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.state import State
 from omnigraph.store import layout
@@ -24,10 +25,12 @@ class Artefacts:
 
     datasets: frozenset[str]
     forks: frozenset[tuple[str, str]]
+    lines: tuple[str, ...] = ()  # folders below __manifest/tree/
 
 
 def list_artefacts(engine: Engine, meter: Meter | None = None) -> Artefacts:
-    """One listing for nodes, one for edges, and one a dataset for its forks."""
+    """One listing for lines of the manifest, one for nodes, one for edges, and one a dataset for its forks."""
+    lines = list_folders(engine, meter or Meter())
     datasets = {
         f"{folder}{name}"
         for folder in (layout.NODES, layout.EDGES)
@@ -38,7 +41,7 @@ def list_artefacts(engine: Engine, meter: Meter | None = None) -> Artefacts:
         return [(path, ref) for ref in engine.store.folders(f"{path}/tree/", meter=meter)]
 
     found = gather([engine.spawn(forks_of, path) for path in sorted(datasets)])
-    return Artefacts(frozenset(datasets), frozenset(fork for forks in found for fork in forks))
+    return Artefacts(frozenset(datasets), frozenset(fork for forks in found for fork in forks), lines)
 
 
 def lines_named(states: Iterable[State]) -> frozenset[Line]:

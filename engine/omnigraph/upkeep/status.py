@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from omnigraph.commit import pressure
 from omnigraph.commit.engine import MAIN, Engine, gather
+from omnigraph.commit.intent import Intent
+from omnigraph.commit.lines import read_lines, unresolved
 from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.core import metrics
-from omnigraph.core.errors import Corruption
+from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import html_table
@@ -221,9 +224,13 @@ def status_report(
     meter = meter or Meter()
     held = engine.latest(branch, meter)
     now_us = engine.clock.now_us()
+    reading = engine.spawn(partial(read_lines, engine, meter, main=held if branch == MAIN else None))
     boundary = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
     names = [op for op, _ in engine.pending(meter)]
-    gone = _ownerless(engine, names[:PENDING_SHOWN], meter)
+    intents = _readable(engine, names[:PENDING_SHOWN], meter)
+    gone = frozenset(intent.op for intent in intents if owner_gone(engine, intent))
+    [lines] = gather([reading])
+    troubles = [*lines.troubles, *unresolved(engine, intents, lines, meter).values()]
     pending = tuple(PendingWrite(op, _age_s(ulid_time_us(op), now_us), op in gone) for op in names)
     pins = list(held.state.tables.values())
     latest = _listed_versions(engine, pins, meter) if deep else [None] * len(pins)
@@ -254,7 +261,10 @@ def status_report(
         pending=pending[:PENDING_SHOWN],
         pending_total=len(pending),
         upkeep=_upkeep(engine, held, boundary, meter),
-        findings=judge(tables, manifest, pending, grace_s=engine.timing.grace_s, commands=frozenset(commands)),
+        findings=(
+            *(Finding(trouble.code, trouble.message) for trouble in troubles),
+            *judge(tables, manifest, pending, grace_s=engine.timing.grace_s, commands=frozenset(commands)),
+        ),
         notes=_notes(held, pending, engine.timing.grace_s),
         deep=deep,
     )
@@ -309,19 +319,17 @@ def _listed_versions(engine: Engine, pins: Iterable[Pin], meter: Meter) -> list[
     return gather([engine.spawn(version_files, engine.store, TableRef(pin.location, pin.ref), meter) for pin in pins])
 
 
-def _ownerless(engine: Engine, names: Iterable[str], meter: Meter) -> frozenset[str]:
-    """Those whose process is known to have ended. Of one that does not read nothing is known: recovery will say so."""
+def _readable(engine: Engine, names: Iterable[str], meter: Meter) -> list[Intent]:
+    """The intents that can be read. Of the others nothing is known: recovery names them."""
 
-    def is_ownerless(op: str) -> bool:
+    def read(op: str) -> Intent | None:
         try:
-            intent = engine.intents.read(op, meter)
-        except Corruption:
-            return False
-        return intent is not None and owner_gone(engine, intent)
+            return engine.intents.read(op, meter)
+        except OmnigraphError:
+            return None
 
-    asked = list(names)
-    answers = gather([engine.spawn(is_ownerless, op) for op in asked])
-    return frozenset(op for op, yes in zip(asked, answers, strict=True) if yes)
+    answers = gather([engine.spawn(read, op) for op in names])
+    return [intent for intent in answers if intent is not None]
 
 
 def _age_s(then_us: int, now_us: int) -> float:

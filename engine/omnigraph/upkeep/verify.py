@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.commit.engine import MAIN, Engine, gather
+from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.intent import Intent
+from omnigraph.commit.lines import GraphLines, owned_keys, read_lines, unresolved
 from omnigraph.commit.txn import pinned_table
 from omnigraph.core import progress
 from omnigraph.core.errors import Corruption, OmnigraphError
@@ -32,6 +33,7 @@ from omnigraph.upkeep.problems import DAMAGE as DAMAGE
 from omnigraph.upkeep.problems import PENDING as PENDING
 from omnigraph.upkeep.problems import RUBBISH as RUBBISH
 from omnigraph.upkeep.problems import Problem as Problem
+from omnigraph.upkeep.checkpoints import list_checkpoints, state_of
 from omnigraph.upkeep.report import Report
 from omnigraph.upkeep.rubbish import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
 from omnigraph.upkeep.verify_files import checksum_problems
@@ -101,14 +103,19 @@ class VerifyReport(Report):
 
 
 def verify(
-    engine: Engine, *, deep: bool = False, branches: Sequence[str] = (MAIN,), meter: Meter | None = None
+    engine: Engine, *, deep: bool = False, branches: Sequence[str] | None = None, meter: Meter | None = None
 ) -> VerifyReport:
-    """Look at everything that the newest manifest of each branch names."""
+    """Look at everything that the newest manifest of each branch names. ``branches``: those whose tables are read; None for all.
+    What belongs to no branch is judged against every line of the graph in any case."""
     meter = meter or Meter()
     artefacts = list_artefacts(engine, meter)
     intents, problems = _intents(engine, meter)
     notes: list[str] = []
-    held_by_branch = {branch: engine.latest(branch, meter) for branch in branches}
+    lines = read_lines(engine, meter, artefacts.lines)
+    troubles = [*lines.troubles, *unresolved(engine, intents, lines, meter).values()]
+    problems += [Problem(DAMAGE, trouble.code, trouble.message) for trouble in troubles]
+    problems += _checkpoint_problems(engine, meter)
+    held_by_branch = {branch: lines.named(branch).held for branch in lines.scope(branches)}
     for branch, held in held_by_branch.items():
         found = (
             [problem for pin in held.state.tables.values() for problem in checksum_problems(engine, pin)]
@@ -126,12 +133,12 @@ def verify(
             problems += _history_problems(engine, held, meter)
             with progress.phase("reading", total=sum(pin.rows for pin in held.state.tables.values())):
                 problems += _deep_problems(engine, held, rotten, meter)
-    problems += _rubbish(artefacts, held_by_branch.values(), intents, notes)
+    problems += _rubbish(engine, artefacts, lines, intents, notes, meter)
     first = next(iter(held_by_branch.values()))
     pins = [pin for held in held_by_branch.values() for pin in held.state.tables.values()]
     return VerifyReport(
         uri=engine.uri,
-        branches=tuple(branches),
+        branches=tuple(held_by_branch),
         commit_id=first.state.head.commit_id,
         manifest_version=first.version,
         deep=deep,
@@ -174,13 +181,23 @@ def _manifest_problems(engine: Engine, branch: str, held: Held, meter: Meter) ->
     except Corruption as error:
         yield Problem(DAMAGE, "boundary", error.message)
     head = engine.history.find(held, state.head.commit_id, meter=meter)
-    if not isinstance(head, CommitRow):
+    # A branch begins with the commit that it was made from, which stands in another line.
+    made_here = state.ref is None or any(isinstance(row, CommitRow) for row in state.tail)
+    if made_here and not isinstance(head, CommitRow):
         yield Problem(DAMAGE, "history", f"the head {state.head.commit_id} of {branch} is not in its history")
     catalog = engine.catalog(state.schema)
     wanted = {declared.table_key for declared in catalog.types()}
     for key in sorted(wanted ^ state.tables.keys()):
         missing = "has no table" if key in wanted else "is not in the schema"
         yield Problem(DAMAGE, "registration", f"{key} {missing}", key)
+
+
+def _checkpoint_problems(engine: Engine, meter: Meter) -> Iterator[Problem]:
+    try:
+        for checkpoint in list_checkpoints(engine, meter):
+            state_of(engine, checkpoint, meter)
+    except OmnigraphError as error:
+        yield Problem(DAMAGE, "unreadable-checkpoint", error.message)
 
 
 def _history_problems(engine: Engine, held: Held, meter: Meter) -> Iterator[Problem]:
@@ -197,7 +214,13 @@ def _history_problems(engine: Engine, held: Held, meter: Meter) -> Iterator[Prob
 
 def _table_problems(engine: Engine, held: Held, intents: Iterable[Intent], meter: Meter) -> list[Problem]:
     busy = {key for intent in intents for key in intent.keys}
-    calls = [engine.spawn(_one_table, engine, pin, pin.key in busy, meter) for pin in held.state.tables.values()]
+    own = set(
+        owned_keys(held.state)
+    )  # what lies above an inherited pin is the business of the branch that commits there
+    calls = [
+        engine.spawn(_one_table, engine, pin, pin.key in busy or pin.key not in own, meter)
+        for pin in held.state.tables.values()
+    ]
     return [problem for found in gather(calls) for problem in found]
 
 
@@ -332,14 +355,28 @@ def _retained(engine: Engine, held: Held, versions: dict[str, set[int]], meter: 
 
 
 def _rubbish(
-    artefacts: Artefacts, states: Iterable[Held], intents: Iterable[Intent], notes: list[str]
+    engine: Engine,
+    artefacts: Artefacts,
+    lines: GraphLines,
+    intents: Sequence[Intent],
+    notes: list[str],
+    meter: Meter,
 ) -> Iterator[Problem]:
-    newest = [held.state for held in states]
+    newest = [line.held.state for line in lines.lines]
     if any(state.tombstones for state in newest):
         # A dropped table may still belong to a commit that is kept; only a cleanup plan knows which are.
         notes.append("datasets of dropped tables were not judged")
         return
-    for path, ref in unclaimed(artefacts, lines_named(newest), lines_claimed(intents)):
+    if lines.troubles or unresolved(engine, intents, lines, meter):
+        notes.append("what belongs to nobody was not judged: not every line of the manifest can be read")
+        return
+    try:
+        pinned = [state_of(engine, checkpoint, meter) for checkpoint in list_checkpoints(engine, meter)]
+    except OmnigraphError:
+        notes.append("what belongs to nobody was not judged: not every checkpoint can be read")
+        return
+    named = lines_named([*newest, *lines.sources, *pinned])
+    for path, ref in unclaimed(artefacts, named, lines_claimed(intents)):
         if ref is None:
             yield Problem(RUBBISH, "orphan-dataset", f"the dataset {path} belongs to nobody")
         else:

@@ -13,12 +13,14 @@ from omnigraph.write.receipt import Receipt, table_changes
 
 @dataclass(frozen=True)
 class Outcome:
-    """``state`` is landed, aborted, pending or absent; landed carries the receipt, pending the operation."""
+    """``state`` is landed, aborted, pending or absent; landed carries the receipt, pending the operation, absent the branches
+    that were ``searched``: on a branch that was deleted since, the commit may have landed."""
 
     state: str
     commit_id: str
     receipt: Receipt | None = None
     operation_id: str | None = None
+    searched: tuple[str, ...] = ()
 
     @property
     def landed(self) -> bool:
@@ -42,6 +44,7 @@ class Outcome:
             "commit_id": self.commit_id,
             "receipt": None if self.receipt is None else self.receipt.to_dict(),
             "operation_id": self.operation_id,
+            "searched": list(self.searched),
         }
 
     def __str__(self) -> str:
@@ -51,5 +54,5 @@ class Outcome:
 def outcome_of(fate: Fate, commit_id: str) -> Outcome:
     receipt = None
     if isinstance(fate.row, CommitRow):
-        receipt = Receipt(commit_id, MAIN, table_changes(fate.row))
-    return Outcome(fate.state, commit_id, receipt, fate.operation_id)
+        receipt = Receipt(commit_id, fate.branch or MAIN, table_changes(fate.row))
+    return Outcome(fate.state, commit_id, receipt, fate.operation_id, fate.searched)

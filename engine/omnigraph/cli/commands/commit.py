@@ -74,6 +74,8 @@ def _show_changes(screen: Screen, tables: dict[str, dict[str, int]]) -> None:
 
 def _show_outcome(screen: Screen, outcome: dict[str, Any]) -> None:
     screen.pairs([(name, outcome[name]) for name in ("commit_id", "state", "operation_id") if outcome[name]])
+    if outcome["searched"]:
+        screen.pairs([("searched", ", ".join(outcome["searched"]))])
     if outcome["receipt"]:
         screen.line()
         _show_changes(screen, outcome["receipt"]["tables"])

@@ -74,6 +74,7 @@ def _show(screen: Screen, result: dict[str, Any]) -> None:
     rows += [(operation, "left to its owner", None, None, "") for operation in result["left"]]
     rows += [(None, "put back", None, None, drift["key"]) for drift in result["healed"]]
     rows += [(None, f"drift: {drift['state']}", None, None, drift["key"]) for drift in result["drifting"]]
+    rows += [(None, why, None, None, "") for why in result["unresolved"]]
     if rows:
         screen.table(("operation", "what was done", "commit", "actor", "tables"), rows)
     ended = count_text(len(result["recovered"]), "write")

@@ -159,3 +159,4 @@ class Outcome(Shape):
     commit_id: str
     receipt: Receipt | None
     operation_id: str | None
+    searched: list[str]

@@ -149,13 +149,15 @@ class TableDrift(Shape):
 
 
 class Recover(Shape):
-    """``left``: operations whose owners may be alive. ``healed``, ``drifting``: versions that belong to nobody."""
+    """``left``: operations whose owners may be alive. ``healed``, ``drifting``: versions that belong to nobody. ``unresolved``:
+    why others that are left cannot be ended."""
 
     uri: str
     recovered: list[Recovered]
     left: list[str]
     healed: list[TableDrift]
     drifting: list[TableDrift]
+    unresolved: list[str]
     clean: bool
 
 

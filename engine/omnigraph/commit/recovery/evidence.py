@@ -76,7 +76,7 @@ def collect_evidence(engine: Engine, intent: Intent, *, gone: bool, meter: Meter
 def _resolve(engine: Engine, intent: Intent, meter: Meter) -> tuple[Held | None, Line]:
     """The branch of the intent, by identity. A name that another branch has taken since says nothing about it."""
     try:
-        held = engine.latest_of(intent.branch.identity, intent.branch.name, meter)
+        held = engine.latest_of(intent.branch.identity, meter)
     except NotFound:
         held = None
     if held is not None:

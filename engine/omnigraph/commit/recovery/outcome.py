@@ -1,11 +1,14 @@
-"""What became of a commit id: read from durable state, never guessed."""
+"""What became of a commit id: read from durable state of every line of the graph, never guessed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.core.errors import Corruption
+from omnigraph.commit.lines import GraphLines, ManifestLine, read_lines
+from omnigraph.core.errors import Corruption, InvalidInput
+from omnigraph.core.ids import is_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow, MergedRow
 
@@ -17,16 +20,24 @@ ABSENT = "absent"
 
 @dataclass(frozen=True)
 class Fate:
-    """``state``: landed, aborted, pending or absent. Absent means that it cannot land any more."""
+    """``state``: landed, aborted, pending or absent. Absent means that it cannot land any more on any branch of
+    ``searched``; a branch that was deleted since the write is not among them."""
 
     state: str
     row: CommitRow | AbortRow | None = None
     operation_id: str | None = None
+    branch: str | None = None  # where it was found
+    searched: tuple[str, ...] = ()
 
 
 def find_outcome(engine: Engine, commit_id: str, meter: Meter) -> Fate:
-    """Manifest, then intents, then the manifest again: an intent that is gone by then has left its record before."""
-    first = _recorded(engine, commit_id, meter)
+    """Manifests, then intents, then the manifests again: an intent that is gone by then has left its record before."""
+    if not is_ulid(str(commit_id)):
+        raise InvalidInput(
+            f"not a commit id: {str(commit_id)[:80]!r}",
+            hint="a commit id has 26 characters, digits and capital letters; receipts and errors name it",
+        )
+    first = _recorded(engine, commit_id, [ManifestLine(MAIN, engine.latest(MAIN, meter))], meter)
     if first is not None:
         return first
     unreadable = []
@@ -40,8 +51,11 @@ def find_outcome(engine: Engine, commit_id: str, meter: Meter) -> Fate:
             continue
         pending = () if intent.plan is None else intent.plan.members
         if commit_id in pending or (intent.request is not None and intent.request.id == commit_id):
-            return Fate(PENDING, operation_id=op)
-    second = _recorded(engine, commit_id, meter)
+            # It may have ended already on another line; then its file only waits to be deleted.
+            ended = _recorded(engine, commit_id, read_lines(engine, meter).lines, meter)
+            return ended or Fate(PENDING, operation_id=op, branch=intent.branch.name)
+    lines = read_lines(engine, meter)
+    second = _recorded(engine, commit_id, lines.lines, meter)
     if second is not None:
         return second
     if unreadable:
@@ -51,14 +65,29 @@ def find_outcome(engine: Engine, commit_id: str, meter: Meter) -> Fate:
             operation_id=unreadable[0],
             commit_id=commit_id,
         )
-    return Fate(ABSENT)
+    _refuse_to_guess(commit_id, lines)
+    return Fate(ABSENT, searched=tuple(line.label for line in lines.lines))
 
 
-def _recorded(engine: Engine, commit_id: str, meter: Meter) -> Fate | None:
-    held = engine.latest(MAIN, meter)
-    row = engine.history.find(held, commit_id, meter=meter)
-    if row is None:
-        return None
-    if isinstance(row, MergedRow):
-        row = row.row
-    return Fate(ABORTED if isinstance(row, AbortRow) else LANDED, row)
+def _refuse_to_guess(commit_id: str, lines: GraphLines) -> None:
+    for trouble in lines.troubles:
+        raise Corruption(
+            f"whether commit {commit_id} landed cannot be told: {trouble.message}",
+            hint="run `omnigraph verify`, which names what cannot be read",
+            object=trouble.object,
+            commit_id=commit_id,
+        )
+
+
+def _recorded(engine: Engine, commit_id: str, lines: Iterable[ManifestLine], meter: Meter) -> Fate | None:
+    """The record on any of these lines. A commit stands above an abort: an id may be given up on one line only."""
+    aborted = None
+    for line in lines:
+        row = engine.history.find(line.held, commit_id, meter=meter)
+        if isinstance(row, MergedRow):
+            row = row.row
+        if isinstance(row, CommitRow):
+            return Fate(LANDED, row, branch=line.name)
+        if row is not None and aborted is None:
+            aborted = Fate(ABORTED, row, branch=line.name)
+    return aborted

@@ -1,0 +1,163 @@
+"""Every line of the manifest of a graph: main's, those of branches, and those that no name claims any more.
+
+Whoever deletes something, or says that something cannot happen any more, looks at all of them; an argument that names branches
+only narrows what is acted upon. What cannot be read, and what this release does not know, is reported as trouble: a cleanup then
+refuses, an answer that depends on it is not given, and it is left where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from omnigraph.commit.engine import MAIN, Engine, gather
+from omnigraph.commit.intent import Intent
+from omnigraph.core.errors import NotFound, OmnigraphError
+from omnigraph.core.ids import is_ulid
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.boundary import ALL
+from omnigraph.manifest.refs import Lines, NameEntry, Names
+from omnigraph.manifest.state import State
+from omnigraph.manifest.swap import Held
+from omnigraph.store import layout
+
+UNKNOWN_REF = "unknown-ref"
+UNREADABLE_BRANCH = "unreadable-branch"
+UNRESOLVED_BRANCH = "unresolved-branch"
+
+
+@dataclass(frozen=True)
+class ManifestLine:
+    """One line and its newest state. ``name``: the branch that is bound to it, None where no name is."""
+
+    name: str | None
+    held: Held = field(repr=False)
+
+    @property
+    def identity(self) -> str:
+        return self.held.state.identity
+
+    @property
+    def label(self) -> str:
+        """For messages."""
+        return self.name or f"without a name ({self.identity})"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something that stands in the way of every deletion. ``code`` is the reason of the refusal."""
+
+    code: str
+    message: str
+    object: str
+
+
+@dataclass(frozen=True)
+class GraphLines:
+    """``lines``: main's first. ``sources``: versions that branches are being made from."""
+
+    lines: tuple[ManifestLine, ...]
+    sources: tuple[State, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every branch of the graph, main first."""
+        return tuple(line.name for line in self.lines if line.name is not None)
+
+    def scope(self, branches: Sequence[str] | None) -> tuple[str, ...]:
+        """The branches to act upon: those named, or all."""
+        return self.names if branches is None else tuple(branches)
+
+    def named(self, branch: str) -> ManifestLine:
+        found = next((line for line in self.lines if line.name == branch), None)
+        if found is None:
+            raise NotFound(f"no branch {branch[:80]!r}", hint=f"there is {', '.join(self.names)}", branch=branch[:80])
+        return found
+
+
+def read_lines(
+    engine: Engine, meter: Meter, folders: Sequence[str] | None = None, *, main: Held | None = None
+) -> GraphLines:
+    """Open the newest state of every line. ``folders``: those below ``__manifest/tree/`` where they were listed before; a line
+    that was made since has its name in the listing that is made now. ``main``: the state of main, where it was just read."""
+    if folders is None:
+        folders = list_folders(engine, meter)
+    listed = tuple(identity for folder in folders if (identity := layout.line_identity(folder)) is not None)
+    unknown = tuple(folder for folder in folders if layout.line_identity(folder) is None)
+    troubles = [
+        Trouble(UNKNOWN_REF, f"{layout.MANIFEST_LINES}{folder} is no line that this release knows", folder)
+        for folder in unknown
+    ]
+    try:
+        entries = Names(engine.store).all(meter)
+    except OmnigraphError as error:
+        troubles.append(Trouble(UNREADABLE_BRANCH, f"a branch name cannot be read: {error.message}", layout.BRANCHES))
+        entries = ()
+    lines = Lines(entries, listed, unknown)
+    bound = {entry.identity: name for name, entry in lines.bound.items()}
+    wanted = sorted({*listed, *bound})
+    opened = gather([engine.spawn(_open, engine, identity, bound.get(identity), meter) for identity in wanted])
+    sources = gather([engine.spawn(_source, engine, entry, meter) for entry in entries if entry.state == "making"])
+    found = [ManifestLine(MAIN, main or engine.latest(MAIN, meter))]
+    found += sorted((one for one in opened if isinstance(one, ManifestLine)), key=lambda line: line.name or "~")
+    troubles += [one for one in (*opened, *sources) if isinstance(one, Trouble)]
+    return GraphLines(tuple(found), tuple(one for one in sources if isinstance(one, State)), tuple(troubles))
+
+
+def list_folders(engine: Engine, meter: Meter) -> tuple[str, ...]:
+    return engine.store.folders(layout.MANIFEST_LINES, meter=meter)
+
+
+def _open(engine: Engine, identity: str, name: str | None, meter: Meter) -> ManifestLine | Trouble | None:
+    """None: the folder holds no version. A creation was interrupted, or is under way, and its source is kept for it."""
+    place = f"{layout.MANIFEST_LINES}{layout.branch_ref(identity)}"
+    label = f"branch {name!r}" if name is not None else f"the line {place}"
+    try:
+        held = engine.latest_of(identity, meter)
+    except OmnigraphError as error:
+        return Trouble(UNREADABLE_BRANCH, f"{label} cannot be read: {error.message}", place)
+    if held is not None:
+        return ManifestLine(name, held)
+    return None if name is None else Trouble(UNREADABLE_BRANCH, f"{label} has no line: {place} is not there", place)
+
+
+def _source(engine: Engine, entry: NameEntry, meter: Meter) -> State | Trouble | None:
+    """The version that a branch is being made from. None: it is gone, so its creator will give up."""
+    source = entry.source
+    if source is None:
+        return None
+    try:
+        return engine.manifest.open_at(source.ref, source.manifest_version, meter).state
+    except NotFound:
+        return None
+    except OmnigraphError as error:
+        what = f"what branch {entry.name!r} is being made from cannot be read: {error.message}"
+        return Trouble(UNREADABLE_BRANCH, what, entry.key)
+
+
+def unresolved(engine: Engine, intents: Iterable[Intent], lines: GraphLines, meter: Meter) -> dict[str, Trouble]:
+    """Intents, by their operation, of branches of which there is no line and which were not deleted either. Nothing is known
+    about what they need: they are left."""
+    known = {line.identity for line in lines.lines}
+    found = {}
+    for intent in intents:
+        if intent.branch.identity in known or _deleted(engine, intent.branch.identity, meter):
+            continue
+        key = layout.intent_key(intent.op)
+        found[intent.op] = Trouble(
+            UNRESOLVED_BRANCH,
+            f"the intent {key} is of branch {intent.branch.name[:80]!r} ({intent.branch.identity[:40]}), which this release "
+            "does not find",
+            key,
+        )
+    return found
+
+
+def _deleted(engine: Engine, identity: str, meter: Meter) -> bool:
+    return is_ulid(identity) and engine.boundary.value(identity, meter=meter) == ALL
+
+
+def owned_keys(state: State) -> tuple[str, ...]:
+    """The tables whose lines this branch alone commits to. Those it has inherited are another branch's to heal."""
+    return tuple(key for key, pin in sorted(state.tables.items()) if pin.owner == state.identity)
