@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import omnigraph as og
+from omnigraph import distributed
 from omnigraph_pipelines.spark import reading
 from omnigraph_pipelines.spark.counting import Counted, tasks_watched, watched
 from omnigraph_pipelines.spark.session import is_remote, parallelism
@@ -165,7 +166,7 @@ def stage(
 
 
 def _run(
-    spark: SparkSession, task: og.PartTask, frames: Mapping[str, Any] | Records, target_rows: int
+    spark: SparkSession, task: distributed.PartTask, frames: Mapping[str, Any] | Records, target_rows: int
 ) -> tuple[list[str], list[Any]]:
     """One job. Rows are told as its tasks end; a Connect server tells tasks and no more."""
     unit = "tasks" if is_remote(spark) else "rows"
@@ -245,7 +246,7 @@ def exchange_of(spark: SparkSession | None, validate: str) -> SparkExchange | No
 # --- the plan -----------------------------------------------------------------------------------------------------------
 
 
-def _named(task: og.PartTask, frames: Mapping[str, Any] | Records) -> Iterator[tuple[str | None, Any]]:
+def _named(task: distributed.PartTask, frames: Mapping[str, Any] | Records) -> Iterator[tuple[str | None, Any]]:
     """Sources in the order in which a load would number them: by table key."""
     if isinstance(frames, Records):
         yield None, frames
@@ -268,7 +269,7 @@ def _named(task: og.PartTask, frames: Mapping[str, Any] | Records) -> Iterator[t
 class _Plan:
     """The tasks of one batch."""
 
-    def __init__(self, spark: SparkSession, task: og.PartTask, target_rows: int, count: Counted) -> None:
+    def __init__(self, spark: SparkSession, task: distributed.PartTask, target_rows: int, count: Counted) -> None:
         self._spark = spark
         self._task = task
         self._target_rows = target_rows
@@ -316,12 +317,14 @@ class _Plan:
         run = partial(counted, self._count, partial(stage_records, self._task))
         self.work.append(tasks(self._spark, run, self._share_out(places, records=True)))
 
-    def _share_out(self, places: Sequence[Place], *, records: bool = False) -> list[list[tuple[og.Split, Part]]]:
+    def _share_out(
+        self, places: Sequence[Place], *, records: bool = False
+    ) -> list[list[tuple[distributed.Split, Part]]]:
         """Splits in runs of about the same weight, one a task, sized by rows and by what can run side by side."""
-        splits: list[tuple[og.Split, Part]] = []
+        splits: list[tuple[distributed.Split, Part]] = []
         for place in places:
             splits += [
-                (og.Split(self._order, index, place.name), part)
+                (distributed.Split(self._order, index, place.name), part)
                 for index, part in enumerate(cut(place, records=records))
             ]
             self._order += 1
@@ -334,9 +337,11 @@ class _Plan:
         return _runs(splits, total / min(wanted, len(splits)))
 
 
-def _runs(splits: Sequence[tuple[og.Split, Part]], weight: float) -> list[list[tuple[og.Split, Part]]]:
+def _runs(
+    splits: Sequence[tuple[distributed.Split, Part]], weight: float
+) -> list[list[tuple[distributed.Split, Part]]]:
     """Neighbours that weigh enough for a task together. A task reads in one way: files of another format begin a new one."""
-    runs: list[list[tuple[og.Split, Part]]] = []
+    runs: list[list[tuple[distributed.Split, Part]]] = []
     held, wanted = 0.0, 0
     for split, part in splits:
         is_full = held + part.weight / 2 > weight * wanted

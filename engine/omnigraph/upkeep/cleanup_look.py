@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.intent import Intent
-from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, Refused
+from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, Refused, UnsupportedStorage
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.staging_record import RECORD_LIFE_S, Records
 from omnigraph.manifest.rows import CommitRow
@@ -176,7 +176,7 @@ def _staging(engine: Engine, now_us: int, meter: Meter) -> list[Staging]:
             record = records.read(ulid, meter)
         except NotFound:
             continue
-        except Corruption as error:
+        except (Corruption, UnsupportedStorage) as error:
             if expired:
                 found.append(Staging(ulid, (), (), expired))
                 continue
@@ -186,13 +186,7 @@ def _staging(engine: Engine, now_us: int, meter: Meter) -> list[Staging]:
                 reason="unreadable-staging-record",
                 object=entry.key,
             ) from error
-        places = {table.key: table.path for table in record.tables}
-        files = [
-            f"{places[share.table_key]}/{file.path}"
-            for share in record.staged
-            for file in share.files
-            if share.table_key in places
-        ]
+        files = sorted(record.files())
         tables = tuple((table.path, table.ref, table.pin) for table in record.tables)
         found.append(Staging(ulid, tables, tuple(files), expired))
     return found

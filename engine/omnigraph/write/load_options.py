@@ -44,6 +44,11 @@ class LoadOptions:
             raise NotFound(f"no branch {self.from_branch!r}", branch=self.from_branch)
 
     @property
+    def sets_aside(self) -> bool:
+        """Whether bad rows leave, instead of failing the load."""
+        return self.on_bad_row == "quarantine"
+
+    @property
     def checked_mode(self) -> Mode:
         return cast(Mode, self.mode)
 

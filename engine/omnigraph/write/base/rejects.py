@@ -6,7 +6,10 @@ reasons). It does not decide what is bad.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import base64
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +34,31 @@ class Rejected:
         return self.source_order, self.number
 
     def to_dict(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"record": self.record, "reasons": [reason.to_dict() for reason in self.reasons]}
+        shown: dict[str, Any] = writable(
+            {"record": self.record, "reasons": [reason.to_dict() for reason in self.reasons]}
+        )
         return shown
+
+
+def writable(value: Any, nesting_max: int = 1_000) -> Any:
+    """What a caller may put into a record, as JSON. NaN and infinities become texts, since no JSON number stands for them;
+    so do half surrogate pairs, and values that are nested deeper than ``nesting_max``."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping | list | tuple) and nesting_max <= 0:
+        return json.dumps(writable(value), ensure_ascii=False, separators=(",", ":"))
+    if isinstance(value, Mapping):
+        return {writable(str(name)): writable(inner, nesting_max - 1) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [writable(inner, nesting_max - 1) for inner in value]
+    if isinstance(value, bytes | bytearray):
+        return "base64:" + base64.b64encode(value).decode()
+    isoformat = getattr(value, "isoformat", None)
+    return isoformat() if isoformat is not None else str(value)
 
 
 @dataclass(frozen=True, slots=True)
