@@ -6,6 +6,7 @@ commit. A task that runs twice leaves files that nobody names; only what came ba
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 TARGET_ROWS: Final = 1 << 20
 """Rows of a fragment, more or less: large enough to scan well, small enough to held."""
 
+FORMAT: Final = 2
+_MEMBERS: Final = frozenset(
+    {"format", "staging_id", "branch", "mode", "types", "parts", "set_aside", "target_rows", "report"}
+)
+
 PLACES: Final = ("auto", "driver", "spark")
 """Where rows are compared."""
 
@@ -38,15 +44,58 @@ COMMIT_S: Final = 3600.0
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """A batch whose rows are in the graph's store and that nobody has committed: picklable, to be published anywhere."""
+    """A batch whose rows are in the graph's store and that no commit names yet, to be published anywhere. A document:
+    ``to_json``, ``from_json``. ``report``: what a check of the whole batch has found, if there was one."""
 
     staging_id: str
     branch: str
     mode: str
     types: tuple[str, ...]
-    parts: tuple[Any, ...] = field(repr=False)
+    parts: tuple[distributed.StagedPart, ...] = field(repr=False)
     set_aside: bool = False
     target_rows: int = TARGET_ROWS
+    report: distributed.PartsReport | None = None
+
+    def to_json(self) -> str:
+        """Format 2. Parts are documents of their own; none of ours has a stream beside it."""
+        body = {
+            "format": FORMAT,
+            "staging_id": self.staging_id,
+            "branch": self.branch,
+            "mode": self.mode,
+            "types": list(self.types),
+            "parts": [part.to_json() for part in self.parts],
+            "set_aside": self.set_aside,
+            "target_rows": self.target_rows,
+            "report": None if self.report is None else self.report.to_json(),
+        }
+        return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> StagedBatch:
+        """Read what ``to_json`` made. Raises ``InvalidInput`` for anything else."""
+        try:
+            body = json.loads(text)
+            if not isinstance(body, dict) or body.get("format") != FORMAT or set(body) != _MEMBERS:
+                raise ValueError(f"no staged batch of format {FORMAT}")
+            report = body["report"]
+            return cls(
+                str(body["staging_id"]),
+                str(body["branch"]),
+                str(body["mode"]),
+                tuple(str(name) for name in body["types"]),
+                tuple(distributed.StagedPart.from_json(part) for part in body["parts"]),
+                body["set_aside"] is True,
+                int(body["target_rows"]),
+                None if report is None else distributed.PartsReport.from_json(report),
+            )
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise og.errors.InvalidInput(
+                f"this is no staged batch: {str(error)[:200]}", hint="stage the batch again"
+            ) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StagedBatch.from_json, (self.to_json(),)
 
     @property
     def records(self) -> int:
@@ -222,6 +271,7 @@ def publish(
             memory_mb=memory_mb,
             exchange=exchange,
             exchange_always=validate == "spark",
+            checks=batch.report,
             progress=progress,
         )
     except og.errors.OmnigraphError:

@@ -76,7 +76,11 @@ class StagedFragments(Document):
     rows: Annotated[int, Field(ge=0)]
 
     @model_validator(mode="after")
-    def check(self) -> StagedFragments:
+    def _valid(self) -> StagedFragments:
+        self.check()
+        return self
+
+    def check(self) -> None:
         """Refuse a description that contradicts itself. Raises ``ValueError``."""
         if self.kind != "update" and (self.updated or self.removed):
             raise ValueError(f"fragments that are updated or removed occur in an update, not in kind {self.kind!r}")
@@ -94,7 +98,6 @@ class StagedFragments(Document):
                 raise ValueError(f"{path} of a new fragment is not listed in files")
         for _ in data_paths(self.updated):
             pass  # raises for a file that lies elsewhere
-        return self
 
     def to_dict(self) -> dict[str, Any]:
         return self.model_dump()

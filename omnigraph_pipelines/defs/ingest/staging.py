@@ -9,7 +9,7 @@ fails takes back what was staged, and leaves a failed check where the data is at
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
@@ -173,6 +173,7 @@ class Staging:
             txn.abort()
             raise
         seconds = self.clock() - started
+        staged = replace(staged, report=report)
         digest = handover.leave(graph, source.name, batch.key, staged)
         what = HandOver(
             batch.key, fingerprint, key, len(batch.files), batch.bytes, round(seconds, 3), staged.staging_id, digest
