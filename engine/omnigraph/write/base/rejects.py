@@ -34,10 +34,22 @@ class Rejected:
         return self.source_order, self.number
 
     def to_dict(self) -> dict[str, Any]:
-        shown: dict[str, Any] = writable(
-            {"record": self.record, "reasons": [reason.to_dict() for reason in self.reasons]}
-        )
-        return shown
+        return {
+            "record": _ordered(writable(self.record)),
+            "reasons": [writable(reason.to_dict()) for reason in self.reasons],
+        }
+
+
+# The members of a record in the order in which people read them.
+_MEMBERS = ("type", "edge", "from", "to", "data")
+
+
+def _ordered(record: Any) -> Any:
+    """The record with its members in one order, whichever way it has come: documents on the way sort theirs."""
+    if isinstance(record, dict):
+        names = [*(name for name in _MEMBERS if name in record), *sorted(record.keys() - set(_MEMBERS))]
+        return {name: _ordered(record[name]) for name in names}
+    return [_ordered(inner) for inner in record] if isinstance(record, list) else record
 
 
 def writable(value: Any, nesting_max: int = 1_000) -> Any:

@@ -162,13 +162,22 @@ def _verdict(found: Iterable[Judged], reads: set[str]) -> Verdict:
 
 
 def row_as_record(change: TypeChange, row: int) -> dict[str, Any]:
-    """A row of a change as the record that would load it."""
-    values: dict[str, Any] = {name: change.rows.column(name)[row].as_py() for name in change.rows.column_names}
+    """A row of a change as the record that would load it: of a patch, what the row names, nulls included."""
+    named = [name for name in change.rows.column_names if not _left_out(change, name, row)]
+    values: dict[str, Any] = {name: change.rows.column(name)[row].as_py() for name in named}
     minted = change.minted if isinstance(change.minted, bool) else bool(change.minted[row])
     adopted = change.adopted is not None and bool(change.adopted[row])
     if minted or adopted or getattr(change.type, "key", None) is not None:
         values["id"] = None  # it was not given, or the key says it
-    return row_record(change.type, values)
+    record = row_record(change.type, values)
+    if change.unnamed is not None:
+        record["data"] |= {name: None for name in named if name in change.type.by_name and values[name] is None}
+    return record
+
+
+def _left_out(change: TypeChange, name: str, row: int) -> bool:
+    unnamed = (change.unnamed or {}).get(name, False)
+    return unnamed if isinstance(unnamed, bool) else bool(unnamed[row])
 
 
 def too_many(sifted: Sifted, records: int, bound: BadRowsMax) -> DataInvalid | None:
