@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import omnigraph as og
+from omnigraph import distributed
 from omnigraph_pipelines.spark import reading
 from omnigraph_pipelines.spark.counting import Counted
 from omnigraph_pipelines.spark.sources import Part
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def size_of(part: og.StagedPart) -> tuple[int, int]:
+def size_of(part: distributed.StagedPart) -> tuple[int, int]:
     """Rows and bytes."""
     staged = [held.staged for held in part.tables if held.staged is not None]
     return sum(one.rows for one in staged), sum(file.size for one in staged for file in one.files)
@@ -32,7 +32,7 @@ def counted(count: Counted, work: Callable[[Any], Any], item: Any) -> Any:
 
 
 def stage_frame(
-    task: og.PartTask,
+    task: distributed.PartTask,
     count: Counted,
     name: str,
     columns: Mapping[str, str],
@@ -42,22 +42,24 @@ def stage_frame(
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    split = og.Split(order, 0 if context is None else context.partitionId())
+    split = distributed.Split(order, 0 if context is None else context.partitionId())
 
     def work(rows: Iterator[pa.RecordBatch]) -> Any:
-        return task.stage_table(name, [og.TableRows(split, rows, columns)], split.key)
+        return task.stage_table(name, [distributed.TableRows(split, rows, columns)], split.key)
 
     yield answer(split.key, partial(counted, count, work), batches)
 
 
 def stage_files(
-    task: og.PartTask, name: str, columns: Mapping[str, str], splits: Sequence[tuple[og.Split, Part]]
+    task: distributed.PartTask, name: str, columns: Mapping[str, str], splits: Sequence[tuple[distributed.Split, Part]]
 ) -> Any:
     place = splits[0][0].key
     if splits[0][1].place.format in ("json", "ndjson"):
-        return task.stage_objects(name, (og.ObjectRows(split, _blocks(part), columns) for split, part in splits), place)
+        return task.stage_objects(
+            name, (distributed.ObjectRows(split, _blocks(part), columns) for split, part in splits), place
+        )
     rows = (
-        og.TableRows(split, reading.batches(part), columns, "texts" if part.place.format == "csv" else "arrow")
+        distributed.TableRows(split, reading.batches(part), columns, "texts" if part.place.format == "csv" else "arrow")
         for split, part in splits
     )
     return task.stage_table(name, rows, place)
@@ -68,6 +70,6 @@ def _blocks(part: Part) -> Iterator[bytes]:
         yield from reading.whole(stream, part.place) if part.place.format == "json" else reading.line_blocks(stream)
 
 
-def stage_records(task: og.PartTask, splits: Sequence[tuple[og.Split, Part]]) -> Any:
-    rows = (og.RecordRows(split, reading.text_of(part)) for split, part in splits)
+def stage_records(task: distributed.PartTask, splits: Sequence[tuple[distributed.Split, Part]]) -> Any:
+    rows = (distributed.RecordRows(split, reading.text_of(part)) for split, part in splits)
     return task.stage_records(rows, splits[0][0].key)

@@ -6,6 +6,7 @@ commit. A task that runs twice leaves files that nobody names; only what came ba
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import omnigraph as og
+from omnigraph import distributed
 from omnigraph_pipelines.spark import reading
 from omnigraph_pipelines.spark.counting import Counted, tasks_watched, watched
 from omnigraph_pipelines.spark.session import is_remote, parallelism
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
 TARGET_ROWS: Final = 1 << 20
 """Rows of a fragment, more or less: large enough to scan well, small enough to held."""
 
+FORMAT: Final = 2
+_MEMBERS: Final = frozenset(
+    {"format", "staging_id", "branch", "mode", "types", "parts", "set_aside", "target_rows", "report"}
+)
+
 PLACES: Final = ("auto", "driver", "spark")
 """Where rows are compared."""
 
@@ -37,15 +44,58 @@ COMMIT_S: Final = 3600.0
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """A batch whose rows are in the graph's store and that nobody has committed: picklable, to be published anywhere."""
+    """A batch whose rows are in the graph's store and that no commit names yet, to be published anywhere. A document:
+    ``to_json``, ``from_json``. ``report``: what a check of the whole batch has found, if there was one."""
 
     staging_id: str
     branch: str
     mode: str
     types: tuple[str, ...]
-    parts: tuple[Any, ...] = field(repr=False)
+    parts: tuple[distributed.StagedPart, ...] = field(repr=False)
     set_aside: bool = False
     target_rows: int = TARGET_ROWS
+    report: distributed.PartsReport | None = None
+
+    def to_json(self) -> str:
+        """Format 2. Parts are documents of their own; none of ours has a stream beside it."""
+        body = {
+            "format": FORMAT,
+            "staging_id": self.staging_id,
+            "branch": self.branch,
+            "mode": self.mode,
+            "types": list(self.types),
+            "parts": [part.to_json() for part in self.parts],
+            "set_aside": self.set_aside,
+            "target_rows": self.target_rows,
+            "report": None if self.report is None else self.report.to_json(),
+        }
+        return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> StagedBatch:
+        """Read what ``to_json`` made. Raises ``InvalidInput`` for anything else."""
+        try:
+            body = json.loads(text)
+            if not isinstance(body, dict) or body.get("format") != FORMAT or set(body) != _MEMBERS:
+                raise ValueError(f"no staged batch of format {FORMAT}")
+            report = body["report"]
+            return cls(
+                str(body["staging_id"]),
+                str(body["branch"]),
+                str(body["mode"]),
+                tuple(str(name) for name in body["types"]),
+                tuple(distributed.StagedPart.from_json(part) for part in body["parts"]),
+                body["set_aside"] is True,
+                int(body["target_rows"]),
+                None if report is None else distributed.PartsReport.from_json(report),
+            )
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise og.errors.InvalidInput(
+                f"this is no staged batch: {str(error)[:200]}", hint="stage the batch again"
+            ) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StagedBatch.from_json, (self.to_json(),)
 
     @property
     def records(self) -> int:
@@ -165,7 +215,7 @@ def stage(
 
 
 def _run(
-    spark: SparkSession, task: og.PartTask, frames: Mapping[str, Any] | Records, target_rows: int
+    spark: SparkSession, task: distributed.PartTask, frames: Mapping[str, Any] | Records, target_rows: int
 ) -> tuple[list[str], list[Any]]:
     """One job. Rows are told as its tasks end; a Connect server tells tasks and no more."""
     unit = "tasks" if is_remote(spark) else "rows"
@@ -221,6 +271,7 @@ def publish(
             memory_mb=memory_mb,
             exchange=exchange,
             exchange_always=validate == "spark",
+            checks=batch.report,
             progress=progress,
         )
     except og.errors.OmnigraphError:
@@ -245,7 +296,7 @@ def exchange_of(spark: SparkSession | None, validate: str) -> SparkExchange | No
 # --- the plan -----------------------------------------------------------------------------------------------------------
 
 
-def _named(task: og.PartTask, frames: Mapping[str, Any] | Records) -> Iterator[tuple[str | None, Any]]:
+def _named(task: distributed.PartTask, frames: Mapping[str, Any] | Records) -> Iterator[tuple[str | None, Any]]:
     """Sources in the order in which a load would number them: by table key."""
     if isinstance(frames, Records):
         yield None, frames
@@ -268,7 +319,7 @@ def _named(task: og.PartTask, frames: Mapping[str, Any] | Records) -> Iterator[t
 class _Plan:
     """The tasks of one batch."""
 
-    def __init__(self, spark: SparkSession, task: og.PartTask, target_rows: int, count: Counted) -> None:
+    def __init__(self, spark: SparkSession, task: distributed.PartTask, target_rows: int, count: Counted) -> None:
         self._spark = spark
         self._task = task
         self._target_rows = target_rows
@@ -316,12 +367,14 @@ class _Plan:
         run = partial(counted, self._count, partial(stage_records, self._task))
         self.work.append(tasks(self._spark, run, self._share_out(places, records=True)))
 
-    def _share_out(self, places: Sequence[Place], *, records: bool = False) -> list[list[tuple[og.Split, Part]]]:
+    def _share_out(
+        self, places: Sequence[Place], *, records: bool = False
+    ) -> list[list[tuple[distributed.Split, Part]]]:
         """Splits in runs of about the same weight, one a task, sized by rows and by what can run side by side."""
-        splits: list[tuple[og.Split, Part]] = []
+        splits: list[tuple[distributed.Split, Part]] = []
         for place in places:
             splits += [
-                (og.Split(self._order, index, place.name), part)
+                (distributed.Split(self._order, index, place.name), part)
                 for index, part in enumerate(cut(place, records=records))
             ]
             self._order += 1
@@ -334,9 +387,11 @@ class _Plan:
         return _runs(splits, total / min(wanted, len(splits)))
 
 
-def _runs(splits: Sequence[tuple[og.Split, Part]], weight: float) -> list[list[tuple[og.Split, Part]]]:
+def _runs(
+    splits: Sequence[tuple[distributed.Split, Part]], weight: float
+) -> list[list[tuple[distributed.Split, Part]]]:
     """Neighbours that weigh enough for a task together. A task reads in one way: files of another format begin a new one."""
-    runs: list[list[tuple[og.Split, Part]]] = []
+    runs: list[list[tuple[distributed.Split, Part]]] = []
     held, wanted = 0.0, 0
     for split, part in splits:
         is_full = held + part.weight / 2 > weight * wanted

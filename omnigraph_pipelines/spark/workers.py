@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import omnigraph as og
+from omnigraph import distributed
 from omnigraph_pipelines.spark.counting import Counted, watched
 from omnigraph_pipelines.spark.inside import settle
 from omnigraph_pipelines.spark.session import parallelism
@@ -58,9 +59,9 @@ class SparkExchange:
 
     def run(
         self,
-        map_: Callable[[Any, int | None], Iterator[og.Piece]],
+        map_: Callable[[Any, int | None], Iterator[distributed.Piece]],
         items: Sequence[Any],
-        judge: Callable[[int, Iterable[og.Piece]], R],
+        judge: Callable[[int, Iterable[distributed.Piece]], R],
         partitions: int,
     ) -> list[R]:
         """What ``judge`` says of each partition that has rows, in the order of the partitions."""
@@ -113,7 +114,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
 _ERROR: Final = b"!"
 
 
-def _mapping(map_: Callable[[Any, int | None], Iterator[og.Piece]]) -> Callable[[Any], Iterator[Any]]:
+def _mapping(map_: Callable[[Any, int | None], Iterator[distributed.Piece]]) -> Callable[[Any], Iterator[Any]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _, item in _items(batches):
             try:
@@ -125,15 +126,15 @@ def _mapping(map_: Callable[[Any, int | None], Iterator[og.Piece]]) -> Callable[
     return run
 
 
-def _reducing(judge: Callable[[int, Iterable[og.Piece]], Any]) -> Callable[[Any], Iterator[Any]]:
+def _reducing(judge: Callable[[int, Iterable[distributed.Piece]], Any]) -> Callable[[Any], Iterator[Any]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held: dict[int, list[og.Piece]] = {}
+        held: dict[int, list[distributed.Piece]] = {}
         for batch in batches:
             for partition, data in _rows(batch):
                 if data.startswith(_ERROR):
                     yield _row(ANSWER, partition, data[len(_ERROR) :])
                     return
-                held.setdefault(partition, []).append(og.Piece.from_bytes(partition, data))
+                held.setdefault(partition, []).append(distributed.Piece.from_bytes(partition, data))
         for partition in sorted(held):
             yield answer(partition, partial(judge, partition), held.pop(partition))
 

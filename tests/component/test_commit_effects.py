@@ -105,7 +105,7 @@ def test_an_interrupted_plan_is_published_whole_or_given_up_whole(
     recover_all(fresh, meter=Meter(), beyond_grace=True)
     after = content_of(fresh)
     assert after == before or len(commits_of(fresh)) > 1
-    assert [fault for fault in faults_of(fresh)] == []
+    assert faults_of(fresh) == []
     WRITING[kind](fresh, TWO) if after == before else append(fresh, TWO, ["on"])
     assert faults_of(fresh) == []
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import omnigraph as og
+from omnigraph import distributed
 from omnigraph.distributed import driver as part_driver
 from omnigraph.distributed import pass_rules as part_checks
 from omnigraph.distributed import placement as part_placement
@@ -71,10 +72,10 @@ def stage_by_wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
 def by_wire(patch: pytest.MonkeyPatch, exchange: Any) -> None:
     from omnigraph.distributed.staging_txn import StagingTxn
 
-    load, check = StagingTxn.load_parts, og.check_parts
+    load, check = StagingTxn.load_parts, distributed.check_parts
     chosen = {"exchange": exchange, "exchange_always": True}
     patch.setattr(StagingTxn, "load_parts", lambda *args, **options: load(*args, **options, **chosen))
-    patch.setattr(og, "check_parts", lambda *args, **options: check(*args, **options, **chosen))
+    patch.setattr(distributed, "check_parts", lambda *args, **options: check(*args, **options, **chosen))
 
 
 @settings(deadline=None, max_examples=EXAMPLES, phases=(Phase.explicit, Phase.reuse, Phase.generate))

@@ -159,7 +159,7 @@ def test_fragments_of_another_staging_are_refused(graph: og.Graph) -> None:
     with pytest.raises(og.errors.InvalidInput):
         second.load_staged({"node:Person": staged})
     unlisted = staged.model_copy(update={"files": []})
-    with pytest.raises(og.errors.InvalidInput, match="does not list"):
+    with pytest.raises(og.errors.InvalidInput, match="is not listed"):
         first.add(unlisted)
 
 

@@ -7,6 +7,7 @@ import multiprocessing
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.graph import Graph
+from omnigraph.upkeep.distribute import RewriteResult, RewriteTask
 from tests.component.upkeep_material import engine_of, make, people, pin_of
 
 
@@ -97,3 +99,66 @@ def test_results_of_another_graph_table_or_plan_are_refused(graph: Graph) -> Non
 def test_nothing_to_commit_commits_nothing(graph: Graph) -> None:
     report = graph.commit_compaction([])
     assert (report.commits, report.tables) == ((), ())
+
+
+# --- documents ----------------------------------------------------------------------------------------------------------
+
+
+def _documents(graph: Graph) -> tuple[str, str]:
+    task = graph.plan_compaction().tasks[0]
+    return task.to_json(), task.run().to_json()
+
+
+def test_tasks_and_results_travel_as_documents(graph: Graph) -> None:
+    tasks = [RewriteTask.from_json(task.to_json()) for task in graph.plan_compaction().tasks]
+    results = [RewriteResult.from_json(task.run().to_json()) for task in tasks]
+    for result in results:
+        assert result.files and all(xxh3 is not None for _, _, xxh3 in result.files)
+    assert graph.commit_compaction(results).commits
+    assert graph.verify(deep=True).ok
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"op": "01"},
+        {"format": "1"},
+        {"pin": 0},
+        {"ref": "main"},
+        {"location": "../elsewhere"},
+        {"identity": 7},
+        {"surplus": 1},
+        {"files": []},
+        {"files": [{"path": "data/x.lance", "bytes": 1, "xxh3": "short"}]},
+        {"signature": None},
+        "task",
+    ],
+    ids=str,
+)
+def test_what_is_no_such_document_is_refused(graph: Graph, which: int, change: Any) -> None:
+    text = _documents(graph)[which]
+    reader: Any = (RewriteTask, RewriteResult)[which]
+    assert reader.from_json(text).to_json() == text
+    body = json.loads(text)
+    broken = {**body, "task": {}, "result": {}} if change == "task" else {**body, **change}
+    with pytest.raises(og.errors.InvalidInput):
+        reader.from_json(json.dumps(broken))
+    for member in body:
+        with pytest.raises(og.errors.InvalidInput):
+            reader.from_json(json.dumps({name: value for name, value in body.items() if name != member}))
+    for text_of in ("", "[]", text[:-1] + ',"op":"01"}', text.replace('"pin":', '"pin":NaN,"pin":', 1)):
+        with pytest.raises(og.errors.InvalidInput):
+            reader.from_json(text_of)
+    with pytest.raises(og.errors.UnsupportedStorage):
+        reader.from_json(json.dumps({**body, "format": 2}))
+
+
+def test_a_result_whose_file_is_not_there_is_not_committed(graph: Graph) -> None:
+    results = [task.run() for task in graph.plan_compaction().tasks]
+    path = results[0].files[0][0]
+    (Path(graph.uri) / results[0].location / path).unlink()
+    before = graph.snapshot().commit_id
+    with pytest.raises(og.errors.InvalidInput, match="is missing"):
+        graph.commit_compaction(results)
+    assert graph.snapshot().commit_id == before

@@ -162,6 +162,13 @@ class PreconditionFailed(Conflict):
     http_status = 412
 
 
+class SchemaChanged(Conflict):
+    """The schema has changed since the rows were staged or checked. Facts: ``expected``, ``actual``."""
+
+    code = "schema-changed"
+    default_hint = "stage the rows again on the present schema"
+
+
 class Refused(Conflict):
     """An upkeep run that would not be safe. Facts: ``reason``, ``table_key`` where one is meant."""
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.commit.txn import Txn
+from omnigraph.distributed.fragments import StagedFragments
 from omnigraph.distributed.id_reuse import AdoptedIds
 from omnigraph.distributed.staged_part import Complaints, Split, StagedPart, Stretch, TaskRows
 from omnigraph.schema import Catalog, table_schema
@@ -82,6 +83,11 @@ class PartInput:
 
     def rows(self, key: str) -> int:
         return sum(held.rows for held in self.tables[key])
+
+    @property
+    def staged(self) -> list[StagedFragments]:
+        """Everything that tasks have written."""
+        return [one.staged for held in self.tables.values() for one in held if one.staged is not None]
 
     @property
     def rejected(self) -> list[Rejected]:

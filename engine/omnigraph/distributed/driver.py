@@ -1,6 +1,6 @@
 """Judging a staged batch by partitions: what is asked of which rows, and the partitions' answers put together into one verdict.
 
-Owns the rounds of such a judgement, and setting rows aside by it. Rows are read, brought together and compared by an
+Owns the rounds of such a result, and setting rows aside by it. Rows are read, brought together and compared by an
 exchange, here in passes or on executors; here is a number or two a row at most. The rules are those of any load, and so is
 the verdict.
 """
@@ -85,7 +85,7 @@ class PartitionedCheck:
     _dropped: dict[str, RowIndex] = field(default_factory=dict)
     _places: dict[str, OriginLog] = field(default_factory=dict)
 
-    def judge(self) -> PartitionedVerdict:
+    def validate(self) -> PartitionedVerdict:
         """Everything that is wrong."""
         return self._answered(self._rounds(every=False))
 

@@ -22,6 +22,7 @@ from omnigraph.distributed.id_reuse import AdoptedIds, adopt
 from omnigraph.distributed.pass_rules import Budget, Pass, PassCardinality, PassUnique, forget_texts
 from omnigraph.schema import table_schema
 from omnigraph.schema.catalog import EdgeType, TableType
+from omnigraph.table.arrays import positions
 from omnigraph.write.base.blocks import Block
 from omnigraph.write.base.changes import Mode, PinnedView, RecordingView, TypeChange
 from omnigraph.write.base.committed_rows import is_scanned
@@ -55,6 +56,22 @@ def check_keys(
 ) -> CheckResult:
     """Judge staged parts against the pins of a transaction."""
     return _KeyChecks(given, txn, mode, budget or Budget.of(None), values).run()
+
+
+def matched_ids(given: PartInput, txn: Txn, mode: Mode, budget: Budget) -> CheckResult:
+    """What a merge goes on with where the batch was checked before: the rows of each id, and ids that were taken over. No
+    rule is asked."""
+    adopted = adopt_in_passes(given, txn, mode, budget, txn)
+    found: dict[str, KeyedRows] = {}
+    for key in given.tables if mode == "merge" else ():
+        keyed = found[key] = KeyedRows(1, given.rows(key), digest=True)
+        for block in given.blocks(txn, key, ["id"], adopted.get(key)):
+            rows = block.given()
+            texts = block.batch.column("id")
+            texts = texts if rows is None else texts.take(positions(rows))
+            if len(texts):
+                keyed.add(block, rows, [texts])
+    return CheckResult(Verdict(), found, adopted)
 
 
 def held_changes(given: PartInput, txn: Txn, mode: Mode) -> list[TypeChange]:

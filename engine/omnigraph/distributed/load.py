@@ -2,7 +2,7 @@
 
 Owns the order: verify that files are there, judge on fresh pins, set rows aside if that is wanted, write again what has to
 be written again, publish. Rows were judged by themselves where they were staged; here only key columns are read. Where
-the graph moves meanwhile everything from the judgement on is repeated: the sources are read once.
+the graph moves meanwhile everything from the result on is repeated: the sources are read once.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from omnigraph.core import progress
 from omnigraph.core.errors import ReadSetChanged
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.batch_rows import PartInput
-from omnigraph.distributed.key_checks import CheckResult
+from omnigraph.distributed.fragments import StagedFragments
+from omnigraph.distributed.key_checks import CheckResult, matched_ids
 from omnigraph.distributed.merge import PartMerge, located
+from omnigraph.distributed.parts_report import PartsReport, is_trusted
 from omnigraph.distributed.placement import Checker, Remaining
 from omnigraph.distributed.rewrite import Pack, Rewrite, RewrittenRows, pack, packs, rewrite
 from omnigraph.distributed.stage_task import PartTask, at_pins, describe
+from omnigraph.distributed.staged_load import check_base
 from omnigraph.distributed.staged_part import Threads, Workers
-from omnigraph.distributed.staging_record import StagedFragments, check_files
+from omnigraph.distributed.staging_record import Record, check_files
 from omnigraph.table import staged as fragments_
 from omnigraph.write.base.changes import RowIndex
 from omnigraph.write.base.rejects import Rejected
@@ -54,11 +57,12 @@ class PartLoad:
     options: LoadOptions
     given: PartInput
     task: PartTask
-    schema_hash: str
+    record: Record
     workers: Workers
     note: Callable[[StagedFragments], None]  # puts files into the staging record
     checker: Checker = field(default_factory=Checker)
     files: StagedFiles = field(default_factory=StagedFiles)
+    trusted: PartsReport | None = None  # on these very parts; answers as long as nothing has moved
     written: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     rejected: tuple[Rejected, ...] = ()
@@ -66,8 +70,8 @@ class PartLoad:
 
     def run(self) -> Receipt:
         meter = Meter()
-        with progress.phase("looking at files", unit="tables", total=len(self.given.tables)):
-            self._verify_files(meter)
+        with progress.phase("checking files", unit="tables", total=len(self.given.tables)):
+            check_files(self.engine, self.record, self.given.staged, meter)
         with progress.phase("packing", unit="parts"):
             self._pack()
         request = load_request(self.options, self.given.keys, self.files)
@@ -83,16 +87,6 @@ class PartLoad:
         return receipt_of(outcome, self.options.branch, rejected, self.unchanged, meter)
 
     # --- files ---------------------------------------------------------------------------------------------------------
-
-    def _verify_files(self, meter: Meter) -> None:
-        """Every file is there with its size: a commit looks at none of them."""
-        wanted = {
-            f"{self.task.targets[key].table.relative}/{file.path}": file.size
-            for key, listed in self.given.tables.items()
-            for held in listed
-            for file in ([] if held.staged is None else held.staged.files)
-        }
-        check_files(self.engine, wanted, meter)
 
     def _pack(self) -> None:
         """However the rows came in, fragments are sized by rows. Small ones are written again, once, before anything else."""
@@ -114,7 +108,8 @@ class PartLoad:
             for one in listed:
                 packed += next(done) if isinstance(one, Pack) else [one]
             if len(packed) < len(self.given.fragments(key)):
-                self.note(describe(self.task, key, packed))
+                fields = next(one.fields for one in self.given.staged if one.table_key == key)
+                self.note(describe(self.task, key, packed, fields))
                 self.given.pack(key, packed)
 
     # --- one plan ------------------------------------------------------------------------------------------------------
@@ -128,7 +123,7 @@ class PartLoad:
         self.drop_written()
         if self.options.mode == "merge":
             return self._merge(txn)
-        found = self._judge(txn)
+        found = self._rows_that_leave(txn)
         dropped = _by_table(found.rejected)
         fragments = self._rewritten(txn, dropped)
         steps: list[Step] = []
@@ -145,15 +140,7 @@ class PartLoad:
         return Prepared(tuple(steps), reads, revalidate=again, stage_first=True)
 
     def _check_base(self, txn: Txn) -> None:
-        if txn.state.schema.hash != self.schema_hash:
-            raise ReadSetChanged(
-                "the schema has changed since the batch was staged",
-                hint="stage the batch again on the present schema",
-                table_key="schema",
-                expected=self.schema_hash,
-                actual=txn.state.schema.hash,
-            )
-        for key in self.given.keys:
+        for key in sorted(self.given.keys):
             pin, target = txn.pin(key), self.task.targets[key]
             if pin.identity != target.identity:
                 raise ReadSetChanged(
@@ -162,26 +149,30 @@ class PartLoad:
                     expected=target.pin,
                     actual=pin.version,
                 )
+        for one in self.given.staged:
+            check_base(txn, one.table_key, [one])
 
     def _still_fits(self, txn: Txn) -> bool:
-        return self._judgement(txn).verdict.ok
+        return self._check(txn).verdict.ok
 
-    def _judgement(self, txn: Txn) -> CheckResult:
-        return self.checker.judge(self.given, txn, self.task, self.options.checked_mode)
+    def _check(self, txn: Txn) -> CheckResult:
+        return self.checker.validate(self.given, txn, self.task, self.options.checked_mode)
 
-    # --- judgement ---------------------------------------------------------------------------------------------------------
+    # --- result ---------------------------------------------------------------------------------------------------------
 
-    @property
-    def _sets_aside(self) -> bool:
-        return self.options.on_bad_row == "quarantine"
-
-    def _judge(self, txn: Txn) -> Remaining:
+    def _rows_that_leave(self, txn: Txn) -> Remaining:
         """Rows that have to leave, and what the others replace; raises if the batch cannot be loaded."""
-        if not self._sets_aside:
-            judgement = self._judgement(txn)
-            judgement.verdict.raise_if_bad()
-            return Remaining((), judgement.verdict, partial(located, txn, self.given, judgement))
-        found = self.checker.sort(self.given, txn, self.task, self.options.checked_mode)
+        if self.trusted is not None and is_trusted(self.trusted, txn.state, self.given.keys):
+            self._check_bad_rows(self.given.rejected, ())
+            self.rejected = tuple(self.given.rejected) if self.options.sets_aside else ()
+            known = matched_ids(self.given, txn, self.options.checked_mode, self.checker.budget)
+            verdict = Verdict(reads=frozenset(self.trusted.reads))
+            return Remaining((), verdict, partial(located, txn, self.given, known))
+        if not self.options.sets_aside:
+            result = self._check(txn)
+            result.verdict.raise_if_bad()
+            return Remaining((), result.verdict, partial(located, txn, self.given, result))
+        found = self.checker.sift(self.given, txn, self.task, self.options.checked_mode)
         found.verdict.raise_if_bad()
         self._check_bad_rows(self.given.rejected, found.rejected)
         if not found.rejected:
@@ -244,7 +235,7 @@ class PartLoad:
         return done
 
     def each(self, phase: str, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Work on fragments that workers held."""
+        """Work on fragments that workers divide among themselves."""
         if not items:
             return []
         with progress.phase(phase, unit="fragments", total=len(items)):
@@ -284,7 +275,7 @@ class PartLoad:
     # --- merge ---------------------------------------------------------------------------------------------------------------
 
     def _merge(self, txn: Txn) -> Prepared | None:
-        found = self._judge(txn)
+        found = self._rows_that_leave(txn)
         dropped = _by_table(found.rejected)
         merge = PartMerge(txn, at_pins(self.task, txn, self.given.keys), self)
         steps = merge.steps(found.replacing, dropped)

@@ -48,12 +48,12 @@ class Replacing:
     adopting: npt.NDArray[np.bool_] | None = None
 
 
-def located(txn: Txn, given: PartInput, judgement: CheckResult, key: str) -> Replacing:
+def located(txn: Txn, given: PartInput, result: CheckResult, key: str) -> Replacing:
     """What the rows of a judged batch replace."""
-    if judgement.addresses is not None:
-        known = judgement.addresses.get(key)
-        return Replacing() if known is None else Replacing(known, _adopting(given.rows(key), judgement, key))
-    committed, ids = txn.pin(key).rows, judgement.ids[key]
+    if result.addresses is not None:
+        known = result.addresses.get(key)
+        return Replacing() if known is None else Replacing(known, _adopting(given.rows(key), result, key))
+    committed, ids = txn.pin(key).rows, result.ids[key]
     if not committed or not len(ids.keys):
         return Replacing()
     addresses: Addresses = np.full(given.rows(key), NOWHERE, dtype=np.uint64)
@@ -64,7 +64,7 @@ def located(txn: Txn, given: PartInput, judgement: CheckResult, key: str) -> Rep
             hit = at >= 0
             addresses[ids.rows_at(at[hit])] = batch.column("_rowaddr").to_numpy()[hit]
     else:
-        adopted = judgement.adopted.get(key)
+        adopted = result.adopted.get(key)
         for block in given.blocks(txn, key, ["id"], adopted):
             rows = block.given()
             texts: pa.Array[Any] = block.batch.column("id")
@@ -74,11 +74,11 @@ def located(txn: Txn, given: PartInput, judgement: CheckResult, key: str) -> Rep
             addresses[block.first_row + (at if rows is None else rows[at])] = found
     if not (addresses != NOWHERE).any():
         return Replacing()
-    return Replacing(addresses, _adopting(given.rows(key), judgement, key))
+    return Replacing(addresses, _adopting(given.rows(key), result, key))
 
 
-def _adopting(rows: int, judgement: CheckResult, key: str) -> npt.NDArray[np.bool_] | None:
-    adopted = judgement.adopted.get(key)
+def _adopting(rows: int, result: CheckResult, key: str) -> npt.NDArray[np.bool_] | None:
+    adopted = result.adopted.get(key)
     if adopted is None or not any(len(one) for one in adopted.rows):
         return None
     mask = np.zeros(rows, dtype=np.bool_)

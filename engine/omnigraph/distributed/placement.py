@@ -41,15 +41,15 @@ class Checker:
     exchange: Exchange | None = None
     always: bool = False
 
-    def judge(self, given: PartInput, txn: Txn, task: PartTask, mode: Mode) -> CheckResult:
+    def validate(self, given: PartInput, txn: Txn, task: PartTask, mode: Mode) -> CheckResult:
         exchange = self._chosen(given)
         if exchange is None:
             return check_keys(given, txn, mode, self.budget)
         partitioned = self._partitioned(given, txn, task, mode, exchange)
-        answer = partitioned.judge()
+        answer = partitioned.validate()
         return CheckResult(answer.verdict, adopted=dict(partitioned.adopted), addresses=answer.addresses)
 
-    def sort(self, given: PartInput, txn: Txn, task: PartTask, mode: Mode) -> Remaining:
+    def sift(self, given: PartInput, txn: Txn, task: PartTask, mode: Mode) -> Remaining:
         """Set bad rows aside until the rest stands."""
         exchange = self._chosen(given)
         if exchange is None:

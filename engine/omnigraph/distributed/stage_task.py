@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
+from omnigraph.distributed.fragments import StagedFragments, live_fields
 from omnigraph.distributed.staged_part import Complaints, Split, StagedPart, Stretch, TaskRows
-from omnigraph.distributed.staging_record import StagedFile, StagedFragments
+from omnigraph.distributed.staging_record import described_files
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import Catalog, TableType
 from omnigraph.store import Store
@@ -99,6 +100,7 @@ class PartTask:
     store: Store
     catalog: Catalog
     staging_id: str
+    schema_id: str
     targets: Mapping[str, Target]
     kind: Literal["append", "overwrite"]
     set_aside: bool = False
@@ -200,6 +202,7 @@ class _Rows:
 
     def __init__(self) -> None:
         self.fragments: list[dict[str, Any]] = []
+        self.fields: dict[str, int] = {}
         self.stretches: list[Stretch] = []
         self.minted: list[tuple[int, bool | npt.NDArray[np.bool_]]] = []
         self.buffer: list[pa.RecordBatch] = []
@@ -280,7 +283,9 @@ class _Work:
             if drawn.error is not None:
                 raise drawn.error from error
             raise
-        self._rows[declared.table_key].fragments += written
+        held = self._rows[declared.table_key]
+        held.fragments += written
+        held.fields = held.fields or field_ids(declared, handle)
 
     def _judged(self, declared: TableType, pieces: Iterator[tuple[Split, Piece]]) -> Iterator[pa.RecordBatch]:
         key = declared.table_key
@@ -315,6 +320,7 @@ class _Work:
         tables = tuple(self._task_rows(key, held) for key, held in sorted(self._rows.items()))
         malformed = self.rejects.log
         return StagedPart(
+            self._task.staging_id,
             place,
             tuple(self.splits),
             tables,
@@ -325,7 +331,7 @@ class _Work:
         )
 
     def _task_rows(self, key: str, held: _Rows) -> TaskRows:
-        staged = describe(self._task, key, held.fragments) if held.fragments else None
+        staged = describe(self._task, key, held.fragments, held.fields) if held.fragments else None
         return TaskRows(key, staged, tuple(held.stretches), held.minted_rows())
 
 
@@ -353,17 +359,30 @@ def at_pins(task: PartTask, txn: Txn, keys: Iterable[str]) -> PartTask:
     return replace(task, targets=targets)
 
 
-def describe(task: PartTask, key: str, fragments: Sequence[Mapping[str, Any]]) -> StagedFragments:
-    """Fragments that a task has written, as the one who commits wants them described."""
+def field_ids(declared: TableType, handle: Any) -> dict[str, int]:
+    """Lance's field ids of the properties of a table, as a description of fragments names them."""
+    return {name: field.field_id for name, field in live_fields(declared, fragments_.column_ids(handle)).items()}
+
+
+def describe(
+    task: PartTask, key: str, fragments: Sequence[Mapping[str, Any]], fields: Mapping[str, int]
+) -> StagedFragments:
+    """Fragments that a task has written, as the process that commits takes them."""
     target = task.targets[key]
     return StagedFragments(
+        format=2,
         staging_id=task.staging_id,
         table_key=key,
         identity=target.identity,
+        ref=target.ref,
         base_pin=target.pin,
+        schema_id=task.schema_id,
+        fields=dict(fields),
         kind=task.kind,
         new=[dict(one) for one in fragments],
-        files=[StagedFile(path=path, size=size) for path, size in parts_.data_files(fragments)],
+        updated=[],
+        removed=[],
+        files=described_files(Tables(task.store).uri(target.table), parts_.data_files(fragments)),
         rows=sum(fragments_.rows_of(one) for one in fragments),
     )
 

@@ -1,23 +1,25 @@
-"""One task's held of a batch that many tasks stage: what was written, which rows these are, and what was wrong.
+"""A staged part: what one task has written of a batch, which rows these are, and what was wrong.
 
-Owns the values that travel between the tasks and the one who commits. They are plain and picklable. Rows are placed by
-split: a stretch of one source that one task reads. A task counts records from 1 in each of its splits; what they are
-called in the whole source is known once all tasks have answered.
+Owns the values that travel between the tasks and the process that commits, as documents. Rows are placed by split: a stretch
+of one source that one task reads. A task counts records from 1 in each of its splits; their numbers in the whole source are
+known once all tasks have answered.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.core import progress
+from omnigraph.core import documents, progress
 from omnigraph.core.errors import OmnigraphError
-from omnigraph.distributed.staging_record import StagedFragments
+from omnigraph.distributed import part_document
+from omnigraph.distributed.fragments import StagedFragments
 from omnigraph.write.base.rejects import Rejected
 from omnigraph.write.base.violations import Violation
 
@@ -74,9 +76,22 @@ class Complaints:
 
 
 @dataclass(frozen=True)
-class StagedPart:
-    """What one task did. ``malformed`` could not become a row; ``bad_values`` did, and break a rule by themselves."""
+class KeyStream:
+    """Key columns of one table, as an Arrow IPC stream beside the document of a part."""
 
+    table_key: str
+    columns: tuple[str, ...]
+    rows: int
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class StagedPart:
+    """What one task did. ``malformed`` could not become a row; ``bad_values`` did, and break a rule by themselves.
+
+    A document: ``to_json`` with the ``streams`` beside it, ``from_json``. Pickling one pickles that document."""
+
+    staging_id: str
     place: int  # sorts the parts of one input
     splits: tuple[tuple[Split, int], ...] = ()  # with the records read
     tables: tuple[TaskRows, ...] = ()
@@ -84,14 +99,39 @@ class StagedPart:
     bad_values: Complaints = field(default_factory=Complaints)
     rejected: tuple[Rejected, ...] = ()
     error: OmnigraphError | None = None  # why the task gave up: what it had written is in ``tables``
+    keys: tuple[KeyStream, ...] = ()
 
     @property
     def records(self) -> int:
         return sum(count for _, count in self.splits)
 
+    @property
+    def streams(self) -> tuple[bytes, ...]:
+        """What travels beside the document, in the order of its ``keys``."""
+        return tuple(one.data for one in self.keys)
+
+    @property
+    def digest(self) -> str:
+        """Names this very part."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        return part_document.to_document(self)
+
+    def to_json(self) -> str:
+        return documents.canonical(self.to_dict()).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes, streams: Sequence[bytes] = ()) -> StagedPart:
+        """Read what ``to_json`` made. Raises ``InvalidInput`` for anything else."""
+        return part_document.from_json(text, streams)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StagedPart.from_json, (self.to_json(), self.streams)
+
 
 class Workers(Protocol):
-    """Somebody who runs a picklable function on many items, here or elsewhere."""
+    """Runs a picklable function on many items, in this process or elsewhere."""
 
     def each(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """The results in the order of the items. Raises the first error by that order. Each counts as one unit of the

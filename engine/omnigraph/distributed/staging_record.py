@@ -1,117 +1,101 @@
-"""Bytes staged by others: the staging record, and the description of fragments that somebody has written.
+"""The staging record: which files belong to bytes that are on their way into a graph.
 
-Owns the format of ``__staging/{ulid}.json`` and of ``StagedFragments``. Nobody queues behind a record and nothing is
-published by it; it only says which files belong to whom, so that they can be found, verified and given up.
+Owns the format of ``__staging/{ulid}.json`` and the check of files before a commit names them. Nothing is published by a
+record and no write waits for one; it says whose the files are, so that they can be found, verified and given up.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, Field
 
 from omnigraph.commit.engine import Engine, gather
+from omnigraph.core import documents
+from omnigraph.core.documents import Document, Ref, Ulid
 from omnigraph.core.errors import Corruption, InvalidInput, NotFound
 from omnigraph.core.meter import Meter
+from omnigraph.distributed.fragments import StagedFile, StagedFragments
 from omnigraph.store import KeyExists, Store, layout
+from omnigraph.table.dataset import TableRef
 
-FORMAT = 1
-RECORD_LIFE_S = 24 * 3600  # cleanup spares the files of a live record
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+FORMAT: Final = 2
+RECORD_LIFE_S: Final = 24 * 3600  # cleanup spares the files of a live record
+RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
-class StagedFile(_Strict):
-    """One data or deletion file, relative to the root of its table."""
+def _check_table_path(path: str) -> str:
+    if not layout.is_table_path(path):
+        raise ValueError(f"{path[:80]!r} is not the path of a table")
+    return path
 
-    path: str
-    size: int
+
+class RecordBranch(Document):
+    name: str
+    identity: Ulid
 
 
-class StagedFragments(_Strict):
-    """Fragments of one table that somebody has written and nobody has committed. Serialisable, picklable, plain.
+class RecordBase(Document):
+    manifest_version: Annotated[int, Field(ge=1)]
+    head: Ulid
+    mark: Ulid | None
+    schema_id: str
 
-    ``new`` and ``updated`` hold Lance's own fragment JSON; ``updated`` and ``removed`` only occur in ``update``, which is
-    tied to the pin that it was made on.
-    """
 
-    format: Literal[1] = 1
-    staging_id: str
-    table_key: str
-    identity: str
-    base_pin: int
-    kind: Literal["append", "overwrite", "update"]
-    new: list[dict[str, Any]]
-    updated: list[dict[str, Any]] = []
-    removed: list[int] = []
-    files: list[StagedFile] = []
-    rows: int
+class RecordTable(Document):
+    """One table, at the version that rows are staged on."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return self.model_dump()
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> StagedFragments:
-        try:
-            return cls.model_validate(dict(value))
-        except ValidationError as error:
-            raise InvalidInput(f"not a description of staged fragments: {_first(error)}") from None
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> StagedFragments:
-        try:
-            return cls.from_dict(json.loads(text))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise InvalidInput(f"not a description of staged fragments: {error}") from None
+    key: str
+    identity: Ulid
+    path: Annotated[str, AfterValidator(_check_table_path)]
+    ref: Ref | None
+    pin: Annotated[int, Field(ge=0)]
 
     @property
-    def digest(self) -> str:
-        """Names these very fragments: a report about others does not fit."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+    def table(self) -> TableRef:
+        return TableRef(self.path, self.ref)
 
 
-class _RecordTable(_Strict):
-    key: str
-    identity: str
-    path: str
-    ref: str | None
-    pin: int
-
-
-class Record(_Strict):
+class Record(Document):
     """What ``begin`` noted: the base, and what has been staged since."""
 
-    format: Literal[1] = 1
-    id: str
-    graph: str
-    branch: str
-    branch_identity: str
-    manifest_version: int
-    head: str
-    schema_hash: str
+    format: Literal[2] = 2
+    id: Ulid
+    graph: Ulid
+    branch: RecordBranch
+    base: RecordBase
     actor: str | None
-    created_at_us: int
-    tables: list[_RecordTable]
-    staged: list[StagedFragments] = []
+    created_at_us: Annotated[int, Field(ge=0)]
+    tables: list[RecordTable]
+    staged: list[StagedFragments]
 
-    def table(self, key: str) -> _RecordTable:
+    def table(self, key: str) -> RecordTable:
         for table in self.tables:
             if table.key == key:
                 return table
         raise NotFound(f"the graph has no table {key!r}", table_key=key)
 
+    def check_mine(self, one: StagedFragments) -> None:
+        """Refuse fragments that were staged for another record, another table or another line of it."""
+        with documents.refusals("that was given", "the description of staged fragments", given=True):
+            one.check()  # a copy of a model is not validated
+        noted = self.table(one.table_key)
+        if (one.staging_id, one.identity, one.ref) != (self.id, noted.identity, noted.ref):
+            raise InvalidInput(
+                f"these fragments of {one.table_key} were staged for {one.staging_id}, not for {self.id} on the same table",
+                hint="resume the transaction that they were staged for with graph.begin(resume=...)",
+                staging_id=one.staging_id,
+                table_key=one.table_key,
+            )
 
-def record_table(key: str, identity: str, path: str, ref: str | None, pin: int) -> _RecordTable:
-    return _RecordTable(key=key, identity=identity, path=path, ref=ref, pin=pin)
+    def files(self) -> dict[str, StagedFile]:
+        """Everything that was added, by its key below the root."""
+        return {
+            f"{self.table(one.table_key).table.relative}/{file.path}": file for one in self.staged for file in one.files
+        }
 
 
 class Records:
@@ -122,54 +106,108 @@ class Records:
 
     def create(self, record: Record, meter: Meter | None = None) -> None:
         try:
-            self._store.create(layout.staging_key(record.id), _encode(record), meter=meter)
+            self._store.create(layout.staging_key(record.id), encode(record), meter=meter)
         except KeyExists as error:
             raise Corruption(f"another staging record has the id {record.id}", staging_id=record.id) from error
 
     def save(self, record: Record, meter: Meter | None = None) -> None:
-        self._store.replace(layout.staging_key(record.id), _encode(record), meter=meter)
+        self._store.replace(layout.staging_key(record.id), encode(record), meter=meter)
 
     def read(self, staging_id: str, meter: Meter | None = None) -> Record:
-        data = self._store.get(layout.staging_key(staging_id), meter=meter)
+        key = layout.staging_key(staging_id)
+        data = self._store.get(key, meter=meter)
         if data is None:
             raise NotFound(
                 f"no staging record {staging_id}: it was loaded, aborted, or cleaned up",
                 hint="begin a new one with graph.begin()",
                 staging_id=staging_id,
             )
-        try:
-            record = Record.model_validate_json(data)
-        except ValidationError as error:
-            raise Corruption(
-                f"the staging record {layout.staging_key(staging_id)} cannot be read: {_first(error)}",
-                object=layout.staging_key(staging_id),
-            ) from None
-        for table in record.tables:
-            layout.check_under_root(table.path)
-        return record
+        return decode(staging_id, data)
 
     def delete(self, staging_id: str, meter: Meter | None = None) -> None:
         self._store.delete(layout.staging_key(staging_id), meter=meter)
 
 
-def _encode(record: Record) -> bytes:
-    return json.dumps(record.model_dump(), sort_keys=True, separators=(",", ":")).encode()
+def encode(record: Record) -> bytes:
+    data = documents.seal(record.model_dump())
+    return documents.check_size(data, "the staging record", "staging_record_bytes", RECORD_BYTES_MAX)
 
 
-def _first(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in found['loc'])}: {found['msg']}"
+def decode(staging_id: str, data: bytes) -> Record:
+    """The record in ``data``. Raises ``Corruption`` naming the object, or ``UnsupportedStorage``."""
+    with documents.refusals(layout.staging_key(staging_id), "the staging record"):
+        record = documents.read(
+            Record, data, format=FORMAT, bytes_max=RECORD_BYTES_MAX, sealed=True, named={"id": staging_id}
+        )
+        if len({table.key for table in record.tables}) < len(record.tables):
+            raise documents.Malformed("a table is named twice")
+        known = {table.key: table for table in record.tables}
+        for one in record.staged:
+            noted = known.get(one.table_key)
+            if noted is None or (one.staging_id, one.identity, one.ref) != (record.id, noted.identity, noted.ref):
+                raise documents.Malformed(f"it holds fragments of {one.table_key[:80]!r} that were staged for another")
+        return record
 
 
-def check_files(engine: Engine, wanted: Mapping[str, int], meter: Meter) -> None:
-    """Refuse a batch of which a file is not there with its size: before anything is armed."""
+# --- files --------------------------------------------------------------------------------------------------------------
+
+
+def check_files(engine: Engine, record: Record, staged: Iterable[StagedFragments], meter: Meter) -> None:
+    """Refuse a batch of which a file is not there as it was written, before anything is armed: a commit looks at none.
+
+    On a local disk a file that was written before the machine was started may have lost its last bytes although it has its
+    size, so its digest is compared; without one it is refused."""
+    wanted: dict[str, StagedFile] = {}
+    for one in staged:
+        base = record.table(one.table_key).table.relative
+        wanted |= {f"{base}/{file.path}": file for file in one.files}
     names = sorted(wanted)
     sizes = gather([engine.spawn(partial(engine.store.size, name, meter=meter)) for name in names])
     for name, size in zip(names, sizes, strict=True):
-        if size != wanted[name]:
+        if size != wanted[name].size:
             said = "is missing" if size is None else f"has {size} bytes"
-            raise InvalidInput(
-                f"the staged file {name} {said}; expected {wanted[name]} bytes",
-                hint="stage the batch again",
-                object=name,
-            )
+            raise _not_as_written(name, f"{said}; expected {wanted[name].size} bytes")
+    if not engine.store.is_remote and record.created_at_us < started_at_us():
+        _check_digests(engine.store.uri, wanted)
+
+
+def _check_digests(root: str, wanted: Mapping[str, StagedFile]) -> None:
+    for name, file in sorted(wanted.items()):
+        if file.xxh3 is None:
+            raise _not_as_written(name, "was staged before this machine was started, and its digest is not known")
+        if file_xxh3(f"{root}/{name}") != file.xxh3:
+            raise _not_as_written(name, "does not hold the bytes that were written")
+
+
+def _not_as_written(name: str, said: str) -> InvalidInput:
+    return InvalidInput(f"the staged file {name} {said}", hint="stage the batch again", object=name)
+
+
+def file_xxh3(path: str) -> str:
+    """The xxh3-128 of a file on a local disk."""
+    import xxhash
+
+    hasher = xxhash.xxh3_128()
+    with Path(path).open("rb") as stream:
+        while block := stream.read(1 << 20):
+            hasher.update(block)
+    digest: str = hasher.hexdigest()
+    return digest
+
+
+def described_files(table_uri: str, files: Iterable[tuple[str, int]]) -> list[StagedFile]:
+    """Files (path below the table, size) as a description of fragments lists them, with their digests on a local disk."""
+    is_local = "://" not in table_uri
+    return [
+        StagedFile(path=path, size=size, xxh3=file_xxh3(f"{table_uri}/{path}") if is_local else None)
+        for path, size in files
+    ]
+
+
+def started_at_us() -> int:
+    """When this machine was started; 0 where it does not say."""
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()
+        return next(int(line.split()[1]) * 1_000_000 for line in lines if line.startswith("btime "))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return 0

@@ -50,7 +50,6 @@ BOUNDARIES: Final = "__boundary/"
 CHECKPOINTS: Final = "__checkpoints/"
 CLEANUPS: Final = "__cleanup/"
 NOTES: Final = "__notes/"
-CHECKSUMS: Final = "__checksums/"
 NODES: Final = "nodes/"
 EDGES: Final = "edges/"
 

@@ -86,6 +86,11 @@ def field_ids(handle: Any) -> list[int]:
     return sorted(found)
 
 
+def column_ids(handle: Any) -> dict[str, int]:
+    """Field ids of the columns of a table, by name."""
+    return {one.name(): one.id() for one in handle.lance_schema.fields()}
+
+
 def deleted_by(handle: Any, updated: Sequence[Mapping[str, Any]], removed: Sequence[int]) -> int:
     """Rows of the handle's version that an update takes away."""
     gone = 0

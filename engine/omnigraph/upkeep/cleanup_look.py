@@ -15,7 +15,7 @@ from types import MappingProxyType
 from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.lines import GraphLines, ManifestLine, owned_keys, read_lines, unresolved
-from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, Refused
+from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, Refused, UnsupportedStorage
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.staging_record import RECORD_LIFE_S, Records
 from omnigraph.manifest.rows import CommitRow
@@ -212,7 +212,7 @@ def _staging(engine: Engine, now_us: int, meter: Meter) -> list[Staging]:
             record = records.read(ulid, meter)
         except NotFound:
             continue
-        except Corruption as error:
+        except (Corruption, UnsupportedStorage) as error:
             if expired:
                 found.append(Staging(ulid, (), (), expired))
                 continue
@@ -222,14 +222,7 @@ def _staging(engine: Engine, now_us: int, meter: Meter) -> list[Staging]:
                 reason="unreadable-staging-record",
                 object=entry.key,
             ) from error
-        places = {table.key: TableRef(table.path, table.ref).relative for table in record.tables}
-        named = [
-            f"{places[share.table_key]}/{file.path}"
-            for share in record.staged
-            for file in share.files
-            if share.table_key in places
-        ]
-        files = [file for file in named if layout.line_of_file(file) is not None]
+        files = [file for file in sorted(record.files()) if layout.line_of_file(file) is not None]
         tables = tuple((table.path, table.ref, table.pin) for table in record.tables)
         found.append(Staging(ulid, tables, tuple(files), expired))
     return found

@@ -1,21 +1,26 @@
 """Compaction with the rewriting done elsewhere: tasks that travel, and one door for what they come back with.
 
-A task names a graph and a version, and holds no credentials: whoever runs it reaches the store in his own way. A result is
-committed in a turn like any other rewrite, and refused where somebody has changed its fragments since.
+A task names a graph and a version, and holds no credentials: the process that runs it reaches the store in its own way. Tasks and
+results are documents. A result is committed like any other rewrite, and refused where its fragments have changed since.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.maintain import LEFT, PUBLISHED, UpkeepWork, run_turn
 from omnigraph.commit.upkeep_steps import Achieved, CommitRewrites
+from omnigraph.core import documents
 from omnigraph.core.errors import InvalidInput
+from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import bytes_text, count_text, html_table
+from omnigraph.distributed.staging_record import file_xxh3
 from omnigraph.manifest.rows import Pin
 from omnigraph.store import layout, open_store
 from omnigraph.table import compaction, indices
@@ -23,12 +28,24 @@ from omnigraph.table.compaction import Limits
 from omnigraph.table.dataset import TableRef, Tables
 from omnigraph.upkeep.optimize import TURN_DEADLINE_S, OptimizeReport, TableReport, check_limits, select_keys
 from omnigraph.upkeep.report import Report
+from omnigraph.upkeep.rewrite_document import (
+    FORMAT,
+    ResultDocument,
+    TaskDocument,
+    files_of,
+    read_result,
+    read_task,
+)
+
+Text = str | bytes
+FileLine = tuple[str, int, str | None]
 
 
 @dataclass(frozen=True)
-class RewriteTask(Report):
-    """A group of fragments to be rewritten as fewer. Picklable; ``run`` works in any process that reaches the store."""
+class _Rewrite(Report):
+    """What a task and its result have in common. A document: ``to_json``; pickling one pickles that document."""
 
+    op: str  # of the plan
     uri: str
     branch: str
     table_key: str
@@ -37,40 +54,107 @@ class RewriteTask(Report):
     ref: str | None
     version: int
     mark: str | None
+    signature: tuple[tuple[str, str], ...] = field(repr=False)
+    files: tuple[FileLine, ...] = field(repr=False)  # path, bytes, xxh3
+
+    def _document(self, body: str, lance: str) -> str:
+        document: dict[str, Any] = {name: getattr(self, name) for name in _CARRIED if name != "version"}
+        document |= {"format": FORMAT, "pin": self.version, body: json.loads(lance)}
+        document["files"] = [dict(zip(_LINE, line, strict=True)) for line in self.files]
+        return documents.canonical(document).decode()
+
+
+_LINE = ("path", "bytes", "xxh3")
+_CARRIED = ("op", "uri", "branch", "table_key", "identity", "location", "ref", "version", "mark", "signature")
+
+
+def _carried(found: TaskDocument | ResultDocument) -> dict[str, Any]:
+    values = {name: getattr(found, name) for name in _CARRIED if name != "version"}
+    signature = tuple((name, uuid) for name, uuid in found.signature)
+    return {
+        **values,
+        "version": found.pin,
+        "signature": signature,
+        "files": tuple((line.path, line.bytes, line.xxh3) for line in found.files),
+    }
+
+
+@dataclass(frozen=True)
+class RewriteTask(_Rewrite):
+    """A group of fragments to be rewritten as fewer. ``run`` works in any process that reaches the store."""
+
     fragments: int
     rows: int
     bytes: int
-    signature: tuple[tuple[str, str], ...] = field(repr=False)
     task: str = field(repr=False)
+
+    def to_json(self) -> str:
+        return self._document("task", self.task)
+
+    @classmethod
+    def from_json(cls, text: Text) -> RewriteTask:
+        """Read what ``to_json`` made. Raises ``InvalidInput`` for anything else."""
+        found = read_task(text)
+        lance = json.dumps(found.task)
+        task = compaction.task_from_json(lance)
+        carried = _carried(found)
+        count, rows, size = compaction.source_count(task), compaction.source_rows(task), compaction.source_bytes(task)
+        return cls(**carried, fragments=count, rows=rows, bytes=size, task=lance)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RewriteTask.from_json, (self.to_json(),)
 
     def run(self, storage_options: Mapping[str, str] | None = None) -> RewriteResult:
         """Write the new files. No version names them before ``commit_compaction``."""
         layout.check_under_root(self.location)
         tables = Tables(open_store(self.uri, storage_options))
-        handle = tables.open(TableRef(self.location, self.ref), self.version)
-        result = compaction.rewrite(compaction.task_from_json(self.task), handle)
-        return RewriteResult(
-            **{name: getattr(self, name) for name in _CARRIED}, result=compaction.result_to_json(result)
-        )
+        ref = TableRef(self.location, self.ref)
+        result = compaction.rewrite(compaction.task_from_json(self.task), tables.open(ref, self.version))
+        carried = {name: getattr(self, name) for name in _CARRIED}
+        lance = compaction.result_to_json(result)
+        lines = _lines(files_of(json.loads(lance)["new_fragments"]), tables.uri(ref))
+        return RewriteResult(**carried, files=lines, result=lance)
 
 
 @dataclass(frozen=True)
-class RewriteResult(Report):
-    """What a task has written. Picklable."""
+class RewriteResult(_Rewrite):
+    """What a task has written."""
 
-    uri: str
-    branch: str
-    table_key: str
-    identity: str
-    location: str
-    ref: str | None
-    version: int
-    mark: str | None
-    signature: tuple[tuple[str, str], ...] = field(repr=False)
     result: str = field(repr=False)
 
+    def to_json(self) -> str:
+        return self._document("result", self.result)
 
-_CARRIED = ("uri", "branch", "table_key", "identity", "location", "ref", "version", "mark", "signature")
+    @classmethod
+    def from_json(cls, text: Text) -> RewriteResult:
+        """Read what ``to_json`` made. Raises ``InvalidInput`` for anything else."""
+        found = read_result(text)
+        return cls(**_carried(found), result=json.dumps(found.result))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RewriteResult.from_json, (self.to_json(),)
+
+
+def _check_files(engine: Engine, pin: Pin, results: Iterable[RewriteResult], meter: Meter) -> None:
+    """Refuse results of which a file is not there as it was written: a commit looks at none."""
+    base = TableRef(pin.location, pin.ref).relative
+    wanted = {f"{base}/{path}": size for one in results for path, size, _ in one.files}
+    names = sorted(wanted)
+    sizes = gather([engine.spawn(partial(engine.store.size, name, meter=meter)) for name in names])
+    for name, found in zip(names, sizes, strict=True):
+        if found != wanted[name]:
+            said = "is missing" if found is None else f"has {found} bytes"
+            raise InvalidInput(
+                f"the rewritten file {name} {said}; expected {wanted[name]} bytes",
+                hint="plan the compaction again",
+                object=name,
+            )
+
+
+def _lines(files: Iterable[tuple[str, int]], table_uri: str | None = None) -> tuple[FileLine, ...]:
+    """Lines of files; with their digests where they lie on a local disk and ``table_uri`` is given."""
+    digest = None if table_uri is None or "://" in table_uri else table_uri
+    return tuple((path, size, None if digest is None else file_xxh3(f"{digest}/{path}")) for path, size in files)
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,18 +198,22 @@ def plan_compaction(
     limits = check_limits(target_rows, memory_mb)
     held = engine.latest(branch, meter)
     tasks: list[RewriteTask] = []
+    op = new_ulid(engine.clock)
     for key in select_keys(engine.catalog(held.state.schema), types):
         pin = held.state.tables[key]
         if pin.fragments:
-            tasks += _tasks(engine, branch, pin, held.state.head.mark, limits, meter)
+            tasks += _tasks(engine, op, branch, pin, held.state.head.mark, limits, meter)
     return CompactionPlan(engine.uri, branch, tuple(tasks))
 
 
-def _tasks(engine: Engine, branch: str, pin: Pin, mark: str | None, limits: Limits, meter: Meter) -> list[RewriteTask]:
+def _tasks(
+    engine: Engine, op: str, branch: str, pin: Pin, mark: str | None, limits: Limits, meter: Meter
+) -> list[RewriteTask]:
     handle = engine.tables.open(TableRef(pin.location, pin.ref), pin.version, meter)
     signature = tuple(sorted(compaction.index_signature(handle)))
     return [
         RewriteTask(
+            op=op,
             uri=engine.uri,
             branch=branch,
             table_key=pin.key,
@@ -138,6 +226,7 @@ def _tasks(engine: Engine, branch: str, pin: Pin, mark: str | None, limits: Limi
             rows=compaction.source_rows(task),
             bytes=compaction.source_bytes(task),
             signature=signature,
+            files=_lines(files_of(json.loads(compaction.task_to_json(task))["task"]["fragments"])),
             task=compaction.task_to_json(task),
         )
         for task in compaction.plan_rewrites(handle, limits)
@@ -169,6 +258,7 @@ def commit_compaction(
         elif len({(one.mark, one.version, one.signature) for one in mine}) > 1:
             reports[key].skipped = "the results are of different plans: commit those of one plan at a time"
         else:
+            _check_files(engine, pin, mine, meter)
             works.append(_work(pin, mine))
     commits = _turns(engine, branch, works, actor, reports, meter)
     return OptimizeReport(engine.uri, (branch,), tuple(reports.values()), None, tuple(commits))

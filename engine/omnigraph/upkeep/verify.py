@@ -29,11 +29,11 @@ from omnigraph.manifest.swap import Held
 from omnigraph.table import collect
 from omnigraph.table.dataset import TableRef, stats_of
 from omnigraph.table.fresh import damaged
+from omnigraph.upkeep.checkpoints import list_checkpoints, state_of
 from omnigraph.upkeep.problems import DAMAGE as DAMAGE
 from omnigraph.upkeep.problems import PENDING as PENDING
 from omnigraph.upkeep.problems import RUBBISH as RUBBISH
 from omnigraph.upkeep.problems import Problem as Problem
-from omnigraph.upkeep.checkpoints import list_checkpoints, state_of
 from omnigraph.upkeep.report import Report
 from omnigraph.upkeep.rubbish import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
 from omnigraph.upkeep.verify_files import checksum_problems

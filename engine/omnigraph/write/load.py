@@ -20,9 +20,10 @@ from omnigraph.core import progress
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog
 from omnigraph.schema.catalog import EdgeType
-from omnigraph.write.base.changes import TypeChange
+from omnigraph.write.base.changes import INPUT_MODES, TypeChange
 from omnigraph.write.load_options import CheckReport, LoadOptions, load_request, replay
 from omnigraph.write.receipt import Receipt, RejectedRows, TableChange, receipt_of
+from omnigraph.write.rules.completion import complete
 from omnigraph.write.rules.id_reuse import adopt_ids
 from omnigraph.write.rules.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, sift, too_many, write_quarantine
 from omnigraph.write.rules.validate import Verdict, validate
@@ -111,15 +112,16 @@ def _unmoved(keys: frozenset[str], txn: Txn, other: Txn) -> bool:
 
 
 def with_committed_ids(given: Input, options: LoadOptions, txn: Txn, *, asks: bool) -> list[TypeChange]:
-    """Return the change set; edges that are committed already keep the ids that they have. Unless ``asks``, the graph is
+    """Return the change set; edges that are committed already keep the ids that they have, and rows that a patch names in part
+    have the rest of what is committed. Unless ``asks``, the graph is
     asked nothing: records are malformed, so rows are missing that others may depend on."""
-    changes = given.changes(options.checked_mode)
-    return [adopt_ids(change, txn) for change in changes] if asks else changes
+    changes = given.changes(options.input_mode)
+    return [complete(adopt_ids(change, txn), txn) for change in changes] if asks else changes
 
 
 def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     """Read the source, then commit it whole or not at all."""
-    options.check()
+    options.check(INPUT_MODES)
     engine.ref_of(options.branch)
     meter = Meter()
     known = replay(engine, options, meter)
@@ -150,7 +152,7 @@ def has_readers(source: Any) -> bool:
 
 def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
     """What a load of this source would be told. Writes nothing."""
-    options.check()
+    options.check(INPUT_MODES)
     work = _read(engine, source, options)
     meter = Meter()
     held = read_current(engine, options.branch, meter=meter)
@@ -177,7 +179,7 @@ def _read(engine: Engine, source: Any, options: LoadOptions) -> _Load:
             source,
             catalog,
             engine.limits,
-            mode=options.checked_mode,
+            mode=options.input_mode,
             clock=engine.clock,
             keep_rejected=options.on_bad_row == "quarantine",
             opener=store_opener(engine.store.lance_options),

@@ -13,7 +13,7 @@ from omnigraph.commit.steps import StagedFiles
 from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import count_text, html_table
-from omnigraph.write.base.changes import MODES, Mode
+from omnigraph.write.base.changes import MODES, InputMode, Mode
 from omnigraph.write.receipt import Receipt, table_changes
 from omnigraph.write.rules.quarantine import BadRowsMax
 
@@ -33,9 +33,9 @@ class LoadOptions:
     expect_head: str | None = None
     deadline_s: float = 60
 
-    def check(self) -> None:
-        if self.mode not in MODES:
-            raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
+    def check(self, modes: tuple[InputMode, ...] = MODES) -> None:
+        if self.mode not in modes:
+            raise InvalidInput(f"mode must be one of {', '.join(modes)}, not {self.mode!r}")
         if self.on_bad_row not in ("fail", "quarantine"):
             raise InvalidInput(f"on_bad_row must be 'fail' or 'quarantine', not {self.on_bad_row!r}")
         if self.quarantine_to is not None and self.on_bad_row != "quarantine":
@@ -45,8 +45,18 @@ class LoadOptions:
             raise NotFound(f"no branch {self.from_branch!r}", branch=self.from_branch)
 
     @property
+    def sets_aside(self) -> bool:
+        """Whether bad rows leave, instead of failing the load."""
+        return self.on_bad_row == "quarantine"
+
+    @property
+    def input_mode(self) -> InputMode:
+        return cast(InputMode, self.mode)
+
+    @property
     def checked_mode(self) -> Mode:
-        return cast(Mode, self.mode)
+        """The mode by whose rules rows are checked."""
+        return "merge" if self.mode == "patch" else cast(Mode, self.mode)
 
 
 @dataclass(frozen=True)

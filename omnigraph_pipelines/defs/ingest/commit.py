@@ -134,6 +134,7 @@ def publish(
             memory_mb=bounds.memory_mb,
             exchange=_exchange(batch, bounds, spark),
             exchange_always=bounds.validate_in == "spark",
+            checks=batch.report,
         )
     except og.errors.OmnigraphError as error:
         if not is_transient(error) and not txn.sent:

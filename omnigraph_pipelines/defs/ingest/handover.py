@@ -1,14 +1,14 @@
 """What the staging step leaves for the commit step: a description of staged files, not the files.
 
-Owns where it lies and its form. It lies beside the graph, as a note, so that the commit step finds it from whichever machine
-it runs on; where exactly, and a hash of it, the staging step tells with its results, in Dagster's event log. Bytes whose hash
-is another are not unpickled: whoever may write to the store of a graph may not make its workers run anything by that.
+Owns where it lies. It lies beside the graph, as a note, so that the commit step finds it from any machine; where exactly, and
+a hash of it, the staging step records with its results, in Dagster's event log. It is a JSON document: reading it runs nothing.
+Bytes with another hash are not used: a program that may write to the store of a graph cannot make its commit steps trust a
+report that no staging step has made.
 """
 
 from __future__ import annotations
 
 import hashlib
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -47,7 +47,7 @@ class HandOver:
 
 def leave(graph: og.Graph, source: str, batch: str, staged: StagedBatch) -> str:
     """Keep it for the commit step; returns the hash by which that knows it."""
-    data = pickle.dumps(staged)
+    data = staged.to_json().encode()
     graph.notes.put(_name(source, batch, staged.staging_id), data)
     return hashlib.sha256(data).hexdigest()
 
@@ -72,10 +72,12 @@ def take(graph: og.Graph, source: str, what: HandOver) -> StagedBatch | None:
     data = graph.notes.get(_name(source, what.batch, what.staging_id))
     if data is None or hashlib.sha256(data).hexdigest() != what.handed_over:
         return None
+    from omnigraph_pipelines.spark import StagedBatch
+
     try:
-        found: StagedBatch = pickle.loads(data)  # noqa: S301  # these very bytes were left by a staging step
-    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError, LookupError):
-        return None
+        found = StagedBatch.from_json(data)
+    except (og.errors.InvalidInput, og.errors.UnsupportedStorage):
+        return None  # of another release: the batch is staged again
     return found if found.staging_id == what.staging_id else None
 
 

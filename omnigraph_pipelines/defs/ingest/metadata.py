@@ -45,7 +45,7 @@ def _column(name: str, kind: str, *, nullable: bool, unique: bool = False, said:
 
 def staged_table(staged: StagedBatch, table_key: str) -> Metadata:
     """Rows, bytes and fragments of one staged table."""
-    shares = [share for part in staged.parts for share in part.shares if share.table_key == table_key]
+    shares = [share for part in staged.parts for share in part.tables if share.table_key == table_key]
     described = [share.staged for share in shares if share.staged is not None]
     return {
         "dagster/partition_row_count": sum(share.rows for share in shares),

@@ -9,12 +9,13 @@ fails takes back what was staged, and leaves a failed check where the data is at
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
 import omnigraph as og
+from omnigraph import distributed
 from omnigraph_pipelines.batches import Batch, check_complete, find_batch
 from omnigraph_pipelines.defs.ingest import checks, handover, metadata
 from omnigraph_pipelines.defs.ingest.handover import HandOver
@@ -152,7 +153,7 @@ class Staging:
             self._check_still(batch)
             self._check_types(staged)
             with told_in_log(self.context):
-                report = og.check_parts(
+                report = distributed.check_parts(
                     txn,
                     staged.parts,
                     staged.types,
@@ -172,6 +173,7 @@ class Staging:
             txn.abort()
             raise
         seconds = self.clock() - started
+        staged = replace(staged, report=report)
         digest = handover.leave(graph, source.name, batch.key, staged)
         what = HandOver(
             batch.key, fingerprint, key, len(batch.files), batch.bytes, round(seconds, 3), staged.staging_id, digest
@@ -200,7 +202,7 @@ class Staging:
 
     # --- judgement --------------------------------------------------------------------------------------------------
 
-    def _judged(self, staged: "StagedBatch", report: "og.PartsReport") -> list[dg.AssetCheckResult]:
+    def _judged(self, staged: "StagedBatch", report: "distributed.PartsReport") -> list[dg.AssetCheckResult]:
         found: list[dg.AssetCheckResult] = []
         for key, asset in self.tables.items():
             found += checks.results(
@@ -223,7 +225,7 @@ class Staging:
         optional = {one.type for one in tables if one.optional}
         return 0 if table_key.partition(":")[2] in optional else self.bounds.rows_min
 
-    def _refusal(self, batch: Batch, report: "og.PartsReport", failed: list[dg.AssetCheckResult]) -> Exception:
+    def _refusal(self, batch: Batch, report: "distributed.PartsReport", failed: list[dg.AssetCheckResult]) -> Exception:
         names = ", ".join(f"{one.check_name} of {(one.asset_key or self.names.commit).path[-1]}" for one in failed)
         first = f": {report.violations[0]['message']}" if report.violations else ""
         error = og.errors.DataInvalid(
@@ -242,7 +244,7 @@ class Staging:
     # --- results ----------------------------------------------------------------------------------------------------
 
     def _results(
-        self, what: HandOver, staged: "StagedBatch", report: "og.PartsReport", judged: list[Any], spark: Any
+        self, what: HandOver, staged: "StagedBatch", report: "distributed.PartsReport", judged: list[Any], spark: Any
     ) -> Iterator[dg.MaterializeResult[Any]]:
         common = {**what.to_metadata(), **(spark.facts() if hasattr(spark, "facts") else {})}
         if report.rejected:

@@ -5,7 +5,7 @@ Shared by load, mutation, merge and staged batches. Owns the shapes only; it mus
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 Mode = Literal["append", "merge", "overwrite"]
 MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
+# What an input may ask for besides: ``patch`` is a merge of rows of which the input names some properties only.
+InputMode = Literal["append", "merge", "overwrite", "patch"]
+INPUT_MODES: tuple[InputMode, ...] = (*MODES, "patch")
 RowIndex = npt.NDArray[np.int64]
+# Properties that rows do not name: ``True`` means that no row names it. A property that every row names is absent.
+Unnamed = Mapping[str, bool | npt.NDArray[np.bool_]]
 
 
 class PinnedView(Protocol):
@@ -115,6 +120,9 @@ class TypeChange:
     kept: frozenset[str] = frozenset()
     # Rows whose id the input did not give: it is that of the committed edge that they mean. None means no row.
     adopted: npt.NDArray[np.bool_] | None = None
+    # Of a patch: properties that rows do not name, so that a committed row keeps its value. ``completed``: they are filled in.
+    unnamed: Unnamed | None = None
+    completed: bool = False
 
     @property
     def table_key(self) -> str:
@@ -132,7 +140,19 @@ class TypeChange:
         minted = self.minted if isinstance(self.minted, bool) else self.minted[rows]
         adopted = None if self.adopted is None else self.adopted[rows]
         taken = self.rows.take(positions(rows))
-        return replace(self, rows=taken, minted=minted, adopted=adopted, origin=self.origin.take(rows))
+        return replace(
+            self,
+            rows=taken,
+            minted=minted,
+            adopted=adopted,
+            unnamed=None if self.unnamed is None else take_unnamed(self.unnamed, rows),
+            origin=self.origin.take(rows),
+        )
+
+
+def take_unnamed(unnamed: Unnamed, rows: RowIndex) -> Unnamed:
+    """The same of the rows named."""
+    return {name: mask if isinstance(mask, bool) else mask[rows] for name, mask in unnamed.items()}
 
 
 class RecordingView:

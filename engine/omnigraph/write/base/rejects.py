@@ -6,7 +6,10 @@ reasons). It does not decide what is bad.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import base64
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +34,43 @@ class Rejected:
         return self.source_order, self.number
 
     def to_dict(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"record": self.record, "reasons": [reason.to_dict() for reason in self.reasons]}
-        return shown
+        return {
+            "record": _ordered(writable(self.record)),
+            "reasons": [writable(reason.to_dict()) for reason in self.reasons],
+        }
+
+
+# The members of a record in the order in which people read them.
+_MEMBERS = ("type", "edge", "from", "to", "data")
+
+
+def _ordered(record: Any) -> Any:
+    """The record with its members in one order, whichever way it has come: documents on the way sort theirs."""
+    if isinstance(record, dict):
+        names = [*(name for name in _MEMBERS if name in record), *sorted(record.keys() - set(_MEMBERS))]
+        return {name: _ordered(record[name]) for name in names}
+    return [_ordered(inner) for inner in record] if isinstance(record, list) else record
+
+
+def writable(value: Any, nesting_max: int = 1_000) -> Any:
+    """What a caller may put into a record, as JSON. NaN and infinities become texts, since no JSON number stands for them;
+    so do half surrogate pairs, and values that are nested deeper than ``nesting_max``."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping | list | tuple) and nesting_max <= 0:
+        return json.dumps(writable(value), ensure_ascii=False, separators=(",", ":"))
+    if isinstance(value, Mapping):
+        return {writable(str(name)): writable(inner, nesting_max - 1) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [writable(inner, nesting_max - 1) for inner in value]
+    if isinstance(value, bytes | bytearray):
+        return "base64:" + base64.b64encode(value).decode()
+    isoformat = getattr(value, "isoformat", None)
+    return isoformat() if isoformat is not None else str(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ no JSON. Loading such a file reads the records and ignores the reasons: correct 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
@@ -162,13 +162,22 @@ def _verdict(found: Iterable[Judged], reads: set[str]) -> Verdict:
 
 
 def row_as_record(change: TypeChange, row: int) -> dict[str, Any]:
-    """A row of a change as the record that would load it."""
-    values: dict[str, Any] = {name: change.rows.column(name)[row].as_py() for name in change.rows.column_names}
+    """A row of a change as the record that would load it: of a patch, what the row names, nulls included."""
+    named = [name for name in change.rows.column_names if not _left_out(change, name, row)]
+    values: dict[str, Any] = {name: change.rows.column(name)[row].as_py() for name in named}
     minted = change.minted if isinstance(change.minted, bool) else bool(change.minted[row])
     adopted = change.adopted is not None and bool(change.adopted[row])
     if minted or adopted or getattr(change.type, "key", None) is not None:
         values["id"] = None  # it was not given, or the key says it
-    return row_record(change.type, values)
+    record = row_record(change.type, values)
+    if change.unnamed is not None:
+        record["data"] |= {name: None for name in named if name in change.type.by_name and values[name] is None}
+    return record
+
+
+def _left_out(change: TypeChange, name: str, row: int) -> bool:
+    unnamed = (change.unnamed or {}).get(name, False)
+    return unnamed if isinstance(unnamed, bool) else bool(unnamed[row])
 
 
 def too_many(sifted: Sifted, records: int, bound: BadRowsMax) -> DataInvalid | None:
@@ -191,11 +200,7 @@ def too_many(sifted: Sifted, records: int, bound: BadRowsMax) -> DataInvalid | N
 
 
 def quarantine_line(one: Rejected) -> str:
-    return (
-        json.dumps(_writable(one.to_dict()), ensure_ascii=False, separators=(",", ":"))
-        .encode("utf-8", "backslashreplace")
-        .decode()
-    )
+    return json.dumps(one.to_dict(), ensure_ascii=False, separators=(",", ":"))
 
 
 def write_quarantine(path: str | PathLike[str], rejected: Iterable[Rejected]) -> int:
@@ -209,21 +214,3 @@ def write_quarantine(path: str | PathLike[str], rejected: Iterable[Rejected]) ->
     except OSError as error:
         raise StoreRefused(f"cannot write the quarantine file: {error.strerror or error}", path=str(path)) from error
     return count
-
-
-def _writable(value: Any) -> Any:
-    """What a Python caller may put into a record, in JSON. NaN and its like become texts, as no JSON number is one."""
-    if isinstance(value, Mapping):
-        return {str(name): _writable(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_writable(inner) for inner in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return str(value)
-    if isinstance(value, str | int | float | None):
-        return value
-    if isinstance(value, bytes | bytearray):
-        import base64
-
-        return "base64:" + base64.b64encode(value).decode()
-    isoformat = getattr(value, "isoformat", None)
-    return isoformat() if isoformat is not None else str(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -190,7 +190,9 @@ class Evaluation:
             blocks = list(blocks_of(self.changes[key]))
             for block in blocks:
                 for finding in checks.feed(block):
-                    yield judged(key, finding)
+                    known = _known(finding, self.changes[key])
+                    if known is not None:
+                        yield judged(key, known)
             if isinstance(checks.type, EdgeType):
                 checks.unresolved = self._unresolved(checks.type, blocks)
 
@@ -283,6 +285,18 @@ class Evaluation:
             log.add_rows(finding.rows.tolist()[: v.SHOWN_MAX], len(finding.rows), finding.describe)
             if one.code == v.KEY_CONFLICT:
                 conflicts.add(one.table_key, finding)
+
+
+def _known(finding: Finding, change: TypeChange) -> Finding | None:
+    """The finding on the rows for which it is one. Where a patch was not completed, because the graph is not asked, a property
+    that a row does not name may have a value."""
+    left_out = {} if change.completed or change.unnamed is None else change.unnamed
+    unnamed = left_out.get(finding.property or "")
+    if unnamed is None or unnamed is True:
+        return finding if unnamed is None else None
+    assert not isinstance(unnamed, bool)
+    rows = finding.rows[~unnamed[finding.rows]]
+    return replace(finding, rows=rows) if len(rows) else None
 
 
 def judged(key: str, finding: Finding | Loose) -> Judged:

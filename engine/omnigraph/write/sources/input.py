@@ -18,7 +18,7 @@ from omnigraph.core.clock import Clock
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import Catalog, TableType
-from omnigraph.write.base.changes import Mode, Origin, SourcePart, TypeChange
+from omnigraph.write.base.changes import InputMode, Mode, Origin, SourcePart, TypeChange, Unnamed
 from omnigraph.write.base.rejects import Rejected, Rejects
 from omnigraph.write.base.violations import ViolationLog
 from omnigraph.write.sources.files import Opener
@@ -39,9 +39,12 @@ class TypeInput:
     rows: pa.Table
     minted: bool | npt.NDArray[np.bool_]
     origin: Origin
+    unnamed: Unnamed = field(default_factory=dict)
 
-    def change(self, mode: Mode) -> TypeChange:
-        return TypeChange(self.type, self.rows, mode, minted=self.minted, origin=self.origin)
+    def change(self, mode: InputMode) -> TypeChange:
+        checked: Mode = "merge" if mode == "patch" else mode
+        unnamed = self.unnamed if mode == "patch" else None
+        return TypeChange(self.type, self.rows, checked, minted=self.minted, origin=self.origin, unnamed=unnamed)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Input:
     def rows(self) -> int:
         return sum(table.rows.num_rows for table in self.tables.values())
 
-    def changes(self, mode: Mode) -> list[TypeChange]:
+    def changes(self, mode: InputMode) -> list[TypeChange]:
         return [table.change(mode) for table in self.tables.values()]
 
 
@@ -66,7 +69,7 @@ def read_source(
     catalog: Catalog,
     limits: Limits = DEFAULT_LIMITS,
     *,
-    mode: Mode = "append",
+    mode: InputMode = "append",
     clock: Clock | None = None,
     keep_rejected: bool = False,
     opener: Opener | None = None,
@@ -76,7 +79,7 @@ def read_source(
     Raised is what is wrong with the source as a whole: no such file, a table without a needed column, a passed limit.
     """
     rejects = Rejects(keep_rejected)
-    context = Context(catalog, limits, clock, rejects, opener)
+    context = Context(catalog, limits, clock, rejects, opener, partial=mode == "patch")
     collected = _Collector(limits, mode)
     if is_record_source(source):
         records = read_records(source, context, collected.add)
@@ -91,7 +94,7 @@ def read_source(
 
 
 class _Collector:
-    def __init__(self, limits: Limits, mode: Mode) -> None:
+    def __init__(self, limits: Limits, mode: InputMode) -> None:
         self._limits = limits
         self._mode = mode
         self._pieces: dict[str, tuple[TableType, list[Piece]]] = {}
@@ -107,7 +110,7 @@ class _Collector:
         progress.advance(piece.batch.num_rows, subject=declared.table_key)
         if self._mode != "append":
             # Before the memory is gone, not after.
-            self._limits.check(f"{self._mode}_rows", self.count)
+            self._limits.check(f"{'merge' if self._mode == 'patch' else self._mode}_rows", self.count)
 
     def tables(self) -> dict[str, TypeInput]:
         return {key: _joined(*self._pieces[key]) for key in sorted(self._pieces)}
@@ -118,7 +121,24 @@ def _joined(declared: TableType, pieces: list[Piece]) -> TypeInput:
     rows = pa.Table.from_batches([piece.batch for piece in pieces], schema=table_schema(declared))
     if len(pieces) > 1 and rows.num_rows < len(pieces) * _PIECE_ROWS_MIN and rows.nbytes < _COMBINED_BYTES_MAX:
         rows = rows.combine_chunks()
-    return TypeInput(declared, rows, _minted(pieces), join_origins(pieces))
+    return TypeInput(declared, rows, _minted(pieces), join_origins(pieces), _unnamed(pieces))
+
+
+def _unnamed(pieces: list[Piece]) -> Unnamed:
+    names = sorted({name for piece in pieces for name in piece.unnamed})
+    found: dict[str, bool | npt.NDArray[np.bool_]] = {}
+    for name in names:
+        masks = [piece.unnamed.get(name, False) for piece in pieces]
+        if all(mask is True for mask in masks):
+            found[name] = True
+            continue
+        found[name] = np.concatenate(
+            [
+                np.full(piece.batch.num_rows, mask) if isinstance(mask, bool) else mask
+                for piece, mask in zip(pieces, masks, strict=True)
+            ]
+        )
+    return found
 
 
 def _minted(pieces: list[Piece]) -> bool | npt.NDArray[np.bool_]:

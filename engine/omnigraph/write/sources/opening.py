@@ -44,6 +44,7 @@ class Context:
     clock: Clock | None
     rejects: Rejects
     opener: Opener | None = None
+    partial: bool = False  # properties may be left out
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,9 @@ def _name(source: str | PathLike[str]) -> str:
 
 
 def _feed(lists: Iterator[list[Any]], context: Context, deliver: Deliver, name: str | None = None) -> int:
-    reader = RecordReader(context.catalog, context.limits, context.clock, context.rejects, deliver, name)
+    reader = RecordReader(
+        context.catalog, context.limits, context.clock, context.rejects, deliver, name, partial=context.partial
+    )
     for values in lists:
         reader.feed(values)
     return reader.records
@@ -165,7 +168,15 @@ def _open_one(declared: TableType, given: Any, context: Context, order: int) -> 
 
 def _reader(declared: TableType, context: Context, source: str | None, order: int, **more: Any) -> TableReader:
     return TableReader(
-        declared, context.catalog, context.limits, context.clock, context.rejects, source=source, order=order, **more
+        declared,
+        context.catalog,
+        context.limits,
+        context.clock,
+        context.rejects,
+        source=source,
+        order=order,
+        partial=context.partial,
+        **more,
     )
 
 
@@ -207,6 +218,7 @@ def _row_pieces(
         context.rejects,
         lambda _, piece: made.append(piece),
         order=order,
+        partial=context.partial,
     )
     for taken in take_lists(rows):
         reader.feed([_as_record(declared, row) for row in taken])

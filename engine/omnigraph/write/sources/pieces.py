@@ -24,7 +24,7 @@ from omnigraph.schema.catalog import EdgeType, NodeType, TableType
 from omnigraph.schema.keytext import derive_ids
 from omnigraph.table.arrays import one_array, positions
 from omnigraph.write.base import violations as v
-from omnigraph.write.base.changes import Origin, RowIndex
+from omnigraph.write.base.changes import Origin, RowIndex, Unnamed, take_unnamed
 from omnigraph.write.base.constants import ENDS
 from omnigraph.write.base.rejects import Finding, Rejects
 from omnigraph.write.base.violations import Violation, show_value
@@ -46,15 +46,35 @@ class RawRows:
     given_ids: pa.Array[Any] | None = None
     ends: dict[str, pa.Array[Any]] = field(default_factory=dict)  # "src" and "dst"; null where missing
     findings: list[Finding] = field(default_factory=list)
+    # Whether a property may be left out: of a patch. ``named`` has a mask where only some rows name a property.
+    partial: bool = False
+    named: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+
+    @property
+    def unnamed(self) -> Unnamed:
+        """Properties that may be left out and are. Those of a key say which row is meant and never may."""
+        if not self.partial:
+            return {}
+        key = set(self.type.key or ()) if isinstance(self.type, NodeType) else set()
+        found: dict[str, bool | npt.NDArray[np.bool_]] = {}
+        for name in self.type.by_name:
+            if name in key:
+                continue
+            if name not in self.columns:
+                found[name] = True
+            elif name in self.named:
+                found[name] = ~self.named[name]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows in the physical schema, which of their ids were made here, and their record numbers."""
+    """Rows in the physical schema, which of their ids were made here, their record numbers, and what they do not name."""
 
     batch: pa.RecordBatch
     minted: bool | npt.NDArray[np.bool_]
     origin: Origin
+    unnamed: Unnamed = field(default_factory=dict)
 
 
 def settle(
@@ -80,8 +100,13 @@ def settle(
     batch = _assemble(raw, ids)
     kept = _without(raw.count, bad)
     if kept is None:
-        return Piece(batch, minted, origin)
-    return Piece(batch.take(positions(kept)), minted if isinstance(minted, bool) else minted[kept], origin.take(kept))
+        return Piece(batch, minted, origin, raw.unnamed)
+    return Piece(
+        batch.take(positions(kept)),
+        minted if isinstance(minted, bool) else minted[kept],
+        origin.take(kept),
+        take_unnamed(raw.unnamed, kept),
+    )
 
 
 def _named(raw: RawRows, finding: Finding) -> Finding:
@@ -129,6 +154,8 @@ def _take(raw: RawRows, rows: RowIndex) -> RawRows:
         {name: column.take(at) for name, column in raw.columns.items()},
         None if raw.given_ids is None else raw.given_ids.take(at),
         {name: column.take(at) for name, column in raw.ends.items()},
+        partial=raw.partial,
+        named={name: mask[rows] for name, mask in raw.named.items()},
     )
 
 
@@ -141,11 +168,15 @@ def null_rows(column: pa.Array[Any]) -> RowIndex:
 def _missing(raw: RawRows, wording: Wording) -> list[Finding]:
     """Required properties and endpoints without a value. A cell that was refused is null too and not named twice."""
     findings = []
+    unnamed = raw.unnamed
     for prop in raw.type.properties:
-        if prop.type.nullable:
+        left_out = unnamed.get(prop.name)
+        if prop.type.nullable or left_out is True:
             continue
         column = raw.columns.get(prop.name)
         rows = np.arange(raw.count, dtype=np.int64) if column is None else null_rows(column)
+        if not isinstance(left_out, bool | None):
+            rows = rows[~left_out[rows]]
         rows = _not_named(rows, prop.name, raw.findings)
         if len(rows):
             findings.append(Finding(rows, _required(wording, prop.name, str(prop.type))))

@@ -62,7 +62,9 @@ class RecordReader:
         source: str | None = None,
         *,
         order: int = 0,
+        partial: bool = False,
     ) -> None:
+        self._partial = partial
         self._catalog = catalog
         self._limits = limits
         self._clock = clock
@@ -168,12 +170,16 @@ class RecordReader:
         origin = _origin(self._parts, numbers)
         wording = Wording(declared, origin)
         datas: list[Mapping[str, Any]] = [record.get("data", {}) for record in records]
-        raw = RawRows(declared, len(records))
+        raw = RawRows(declared, len(records), partial=self._partial)
         known = declared.by_name
         members, columns = _transpose(datas)
         for name, values in zip(members, columns, strict=True):
             if name in known:
                 raw.columns[name] = _column(known[name].type, name, values, wording, raw.findings)
+                if self._partial and None in values:
+                    named = np.array([name in data for data in datas], dtype=np.bool_)
+                    if not named.all():
+                        raw.named[name] = named
             elif name == "id":
                 raw.given_ids = _column(ID_KIND, name, values, wording, raw.findings)
             else:

@@ -53,7 +53,9 @@ class TableReader:
         order: int = 0,
         columns: Mapping[str, str] | None = None,
         reading: Reading = conform_column,
+        partial: bool = False,
     ) -> None:
+        self._partial = partial
         self._type = declared
         self._catalog = catalog
         self._limits = limits
@@ -83,7 +85,7 @@ class TableReader:
         if self._names == tuple(names):
             return
         self._names = tuple(names)
-        self._places, faults = place_columns(self._type, names, self._mapping)
+        self._places, faults = place_columns(self._type, names, self._mapping, partial=self._partial)
         if faults:
             placed = [self._placed(fault) for fault in faults]
             raise data_invalid(placed[: v.SHOWN_MAX], len(placed))
@@ -101,7 +103,7 @@ class TableReader:
         origin = Origin((SourcePart(0, self._part.name, self._part.order, self.records + 1),))
         self.records += batch.num_rows
         wording = Wording(self._type, origin)
-        raw = RawRows(self._type, batch.num_rows)
+        raw = RawRows(self._type, batch.num_rows, partial=self._partial)
         sources = {target: batch.column(name) for target, name in self._places.items()}
         for target, column in sources.items():
             if target in ENDS:
@@ -158,9 +160,13 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def place_columns(
-    declared: TableType, names: Sequence[str], mapping: Mapping[str, str]
+    declared: TableType, names: Sequence[str], mapping: Mapping[str, str], *, partial: bool = False
 ) -> tuple[dict[str, str], list[Violation]]:
-    """Target (``id``, ``src``, ``dst`` or a property) to source column, and what does not fit."""
+    """Target (``id``, ``src``, ``dst`` or a property) to source column, and what does not fit. ``partial``: only the
+    properties of a key need a column."""
+    needed = set(declared.by_name)
+    if partial:
+        needed = set(getattr(declared, "key", None) or ())
     is_edge = isinstance(declared, EdgeType)
     physical = {member: column for column, member in ENDS.items()} if is_edge else {}
     targets = {"id", *declared.by_name, *(ENDS if is_edge else ())}
@@ -192,7 +198,7 @@ def place_columns(
         else:
             places[target] = name
     for prop in declared.properties:
-        if not prop.type.nullable and prop.name not in places:
+        if not prop.type.nullable and prop.name in needed and prop.name not in places:
             message = f"{declared.name}.{prop.name} is required and has no column"
             faults.append(_column_fault(v.REQUIRED, message, prop.name))
     faults += [
