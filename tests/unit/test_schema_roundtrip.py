@@ -39,7 +39,19 @@ NAMES = st.sampled_from(
 )
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 ENUM_VALUES = st.sampled_from(["a", "B", "0", "-", "_", "--a", "true", "a-1", "Vector"])
-KNOWN = {"key", "unique", "index", "range", "check", "card", "embed", "description", "instruction", "rename_from"}
+KNOWN = {
+    "key",
+    "unique",
+    "index",
+    "range",
+    "check",
+    "card",
+    "embed",
+    "description",
+    "instruction",
+    "rename_from",
+    "stub",
+}
 NUMBERS = st.one_of(
     st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0)
 )
@@ -67,7 +79,11 @@ def annotations(draw: st.DrawFn) -> tuple[Annotation, ...]:
         found.append(Annotation(name, value, tuple(sorted(kwargs.items()))))
     if draw(st.booleans()):
         found.append(Annotation("description", draw(TEXTS.filter(str.strip))))
-    return tuple(sorted(found, key=lambda a: (a.name, a.value or "", a.value is not None, a.kwargs)))
+    return tuple(sorted(found, key=order))
+
+
+def order(a: Annotation) -> tuple[object, ...]:
+    return (a.name, a.value or "", a.value is not None, a.kwargs)
 
 
 @st.composite
@@ -108,6 +124,12 @@ def nodes(draw: st.DrawFn, name: str, implements: tuple[InterfaceType, ...]) -> 
         for p in props
         if texts and p.type.scalar is ScalarKind.VECTOR and draw(st.booleans())
     ]
+    notes = draw(annotations())
+    marks = [
+        p.name for p in props if p.type.scalar is ScalarKind.BOOL and not p.type.is_list and p.name not in (key or ())
+    ]
+    if key and marks and all(p.type.nullable for p in props if p.name not in (*key, marks[0])):
+        notes = tuple(sorted((*notes, Annotation("stub", marks[0])), key=order))
     return NodeType(
         name=name,
         properties=props,
@@ -118,7 +140,7 @@ def nodes(draw: st.DrawFn, name: str, implements: tuple[InterfaceType, ...]) -> 
         checks=tuple(sorted(checks, key=lambda c: (c.property, c.pattern))),
         embeds=tuple(embeds),
         implements=tuple(sorted(i.name for i in implements)),
-        annotations=draw(annotations()),
+        annotations=notes,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omnigraph.schema.arrow import table_schema
-    from omnigraph.schema.canonical import canonical_text, shape_text
+    from omnigraph.schema.canonical import canonical_text, schema_id, shape_text
     from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, PropType, ScalarKind, TableType
     from omnigraph.schema.identity import mint_identities, with_identities
     from omnigraph.schema.pattern import compile_pattern
@@ -33,6 +33,7 @@ _HOMES = {
     "format_schema": "printer",
     "mint_identities": "identity",
     "parse_schema": "resolve",
+    "schema_id": "canonical",
     "shape_text": "canonical",
     "table_schema": "arrow",
     "with_identities": "identity",
@@ -52,6 +53,7 @@ __all__ = [
     "format_schema",
     "mint_identities",
     "parse_schema",
+    "schema_id",
     "shape_text",
     "table_schema",
     "with_identities",
