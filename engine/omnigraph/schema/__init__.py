@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.schema.printer import format_schema
     from omnigraph.schema.resolve import parse_schema
     from omnigraph.schema.stored import catalog_from_canonical
+    from omnigraph.schema.view import SchemaView
 
 _HOMES = {
     "Catalog": "catalog",
@@ -32,6 +33,7 @@ _HOMES = {
     "ScalarKind": "catalog",
     "SchemaPlan": "plan",
     "SchemaStep": "plan",
+    "SchemaView": "view",
     "StepKind": "plan",
     "TableType": "catalog",
     "apply_plan": "diff",
@@ -60,6 +62,7 @@ __all__ = [
     "ScalarKind",
     "SchemaPlan",
     "SchemaStep",
+    "SchemaView",
     "StepKind",
     "TableType",
     "apply_plan",

@@ -278,6 +278,11 @@ class Catalog:
         """Types that have a table, by each identity that means them."""
         return {known: declared for declared in self.types() for known in declared.ids}
 
+    def _repr_html_(self) -> str:
+        from omnigraph.schema.view import catalog_html
+
+        return catalog_html(self)
+
     def types(self) -> Iterator[TableType]:
         """Every type that has a table, in the order of table keys."""
         return iter(self._by_table_key.values())

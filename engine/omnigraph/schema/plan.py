@@ -193,6 +193,23 @@ class SchemaPlan:
         head = "supported" if self.supported else "not supported"
         return "\n".join([f"{head}, {'loses data' if self.loss else 'loses nothing'}", *(f"  {s}" for s in self.steps)])
 
+    def to_mermaid(self) -> str:
+        """The new schema as a picture, with what is added, changed and dropped."""
+        from omnigraph.schema.graphtext import to_mermaid
+
+        return to_mermaid(self)
+
+    def to_dot(self) -> str:
+        """As ``to_mermaid``, for Graphviz."""
+        from omnigraph.schema.graphtext import to_dot
+
+        return to_dot(self)
+
+    def _repr_html_(self) -> str:
+        from omnigraph.schema.view import plan_html
+
+        return plan_html(self)
+
 
 # Renames first, so that later steps find the new names; rules go before what they name and come after it.
 _PHASES = {
