@@ -1,4 +1,4 @@
-"""Small schemas for the tests of schema changes, and what a plan's steps make of a schema, told without the product's diff."""
+"""Small schemas for the tests of schema changes, and what a plan's steps make of a schema, worked out without the product's diff."""
 
 from __future__ import annotations
 

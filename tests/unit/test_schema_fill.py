@@ -203,6 +203,15 @@ def test_the_ends_of_an_edge_can_be_read() -> None:
         filled("String", {"sql": "src"})
 
 
+@pytest.mark.parametrize("name", ["ab", "aB", "id", "iD"])
+def test_names_that_differ_in_case_only_cannot_be_read(name: str) -> None:
+    old = accepted("node Na { ab: I32 aB: I32 iD: I32 other: I32 }")
+    new = parse_schema("node Na { ab: I32 aB: I32 iD: I32 other: I32 new: I32? }")
+    with pytest.raises(InvalidInput, match="no column"):
+        plan_change(old, new, fill={"Na.new": {"sql": name}})
+    assert plan_change(old, new, fill={"Na.new": {"sql": "other"}}).supported
+
+
 BAD_SQL = [
     ("now()", "`now`"),
     ("NOW()", "`now`"),

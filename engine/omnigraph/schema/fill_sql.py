@@ -3,13 +3,14 @@
 The rule: one expression over the columns of one row, made of constants, columns, operators, CASE, CAST and functions of
 the list below. What is not on a list is refused: the clock, randomness, settings and the environment, sequences, files,
 subqueries, aggregates, windows, lambdas, parameters, collations. DuckDB's parser gives the tree; nothing is evaluated
-while it is judged. Afterwards the expression is bound to an empty table, which finds wrong types. Whoever evaluates it
+while it is judged. Afterwards the expression is bound to an empty table, which finds wrong types. The evaluator
 sets the time zone of the session to UTC.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,12 +81,14 @@ def check_expression(name: str, text: str, wanted: PropType, before: TableType) 
 
 
 def readable_columns(before: TableType) -> dict[str, str]:
-    """The SQL types of the columns that an expression may name: all but blobs."""
+    """The SQL types of the columns that an expression may name: all but blobs and names that differ in case only."""
     found = {"id": "VARCHAR"}
     if isinstance(before, EdgeType):
         found |= {"src": "VARCHAR", "dst": "VARCHAR"}
     found |= {p.name: sql_type(p.type) for p in before.properties if p.type.scalar is not ScalarKind.BLOB}
-    return found
+    # SQL ignores case: of two names that differ in nothing else it would silently read one.
+    folded = Counter(name.lower() for name in before.columns)
+    return {name: sql for name, sql in found.items() if folded[name.lower()] == 1}
 
 
 def sql_type(prop_type: PropType) -> str:

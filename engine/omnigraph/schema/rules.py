@@ -54,7 +54,7 @@ def rules_of(declared: NodeType | EdgeType, same: Ids) -> Rules:
 def _node_rules(declared: NodeType, same: Ids) -> dict[Hashable, Rule]:
     found: dict[Hashable, Rule] = {}
     for bounds in declared.ranges:
-        # Several ranges of one property are told apart by their bounds; a single one is a rule that may change.
+        # Several ranges of one property are identified by their bounds; a single one is a rule that may change.
         alone = sum(r.property == bounds.property for r in declared.ranges) == 1
         key = (bounds.min, isinstance(bounds.min, float), bounds.max, isinstance(bounds.max, float))
         found["range", same(bounds.property), None if alone else key] = Rule(

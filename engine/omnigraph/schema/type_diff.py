@@ -157,7 +157,7 @@ class TypeDiff:
             old, new = before.get(key), after.get(key)
             if old is not None and new is not None and old.holds == new.holds:
                 continue
-            if not self.is_told_elsewhere(key, new):
+            if not self.has_another_step(key, new):
                 found.append(self.rule_step(old, new))
         return found
 
@@ -177,8 +177,8 @@ class TypeDiff:
         scans = tuple(f"{self.after.name}.{c}" for c in new.columns) if new is not None and is_checked else ()
         return replace(step, cost=Cost(scans=scans) if scans else FREE)
 
-    def is_told_elsewhere(self, key: Hashable, new: Rule | None) -> bool:
-        """Whether another step says it: annotations of what is added or dropped, and that of a rename."""
+    def has_another_step(self, key: Hashable, new: Rule | None) -> bool:
+        """Whether another step covers it: annotations of what is added or dropped, and that of a rename."""
         if not isinstance(key, tuple) or key[0] not in ("once", "annotation"):
             return False
         if key[1] is not None and key[1] not in {kept.prop_id for kept in self.kept.values()}:
