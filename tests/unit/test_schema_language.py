@@ -253,6 +253,28 @@ def test_other_names_find_nothing(name: str) -> None:
             look_up(name)
 
 
+# --- stubs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node N @stub(s) { k: String @key s: Bool }",
+        'node N @stub("s") { k: String @key s: Bool? }',
+        "node N @stub(s) { a: I32 b: Date s: Bool c: [String]? @key(b, a) @unique(c2) c2: I32? }",
+        "interface I { s: Bool? } node N @stub(s) implements I { k: String @key }",
+    ],
+)
+def test_a_node_may_allow_stubs(text: str) -> None:
+    node = parse_schema(text).node("N")
+    assert node.stub == "s"
+    assert Annotation("stub", "s") in node.annotations
+
+
+def test_a_node_without_the_annotation_has_no_stub() -> None:
+    assert parse_schema("node N { k: String @key s: Bool? }").node("N").stub is None
+
+
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 

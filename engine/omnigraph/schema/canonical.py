@@ -1,9 +1,11 @@
 """The canonical form of a schema: one JSON document, the same for every text that declares the same.
 
-Two renderings of one document. The *shape* leaves identities out; its hash is the schema's. The *canonical* text has
-them and is what the graph stores; ``stored`` rebuilds the catalog from it. Everything that has no order is sorted (by
-code point), key columns keep theirs. This module writes; it must not read, and its output may never change for a
-schema that is stored somewhere.
+Two renderings of one document, with one digest each. The *canonical* text has identities and is what the graph
+stores; its digest, ``schema_id``, decides whether two states have the same schema: a property that is dropped and added
+again has the same shape, another identity and another column. The *shape* leaves identities out; its digest,
+``Catalog.hash``, only compares graphs. ``stored`` rebuilds the catalog from the canonical text. Everything that has no
+order is sorted (by code point), key columns keep theirs. This module writes; it must not read, and its output may never
+change for a schema that is stored somewhere.
 """
 
 from __future__ import annotations
@@ -24,14 +26,18 @@ from omnigraph.schema.catalog import (
     Range,
     ScalarKind,
 )
+from omnigraph.schema.identity import repeated_identity
 
-IR_VERSION = 1
+IR_VERSION = 2
 
 _Json = dict[str, Any]
 
 
 def canonical_text(catalog: Catalog) -> str:
     """The document with identities, compact. What the graph stores."""
+    repeated = repeated_identity(catalog)
+    if repeated is not None:
+        raise ValueError(f"the identity {repeated!r} stands for two things; every type and property has its own")
     document = _document(catalog.interfaces, catalog.nodes, catalog.edges, with_ids=True)
     return _compact(document)
 
@@ -41,12 +47,20 @@ def shape_text(catalog: Catalog) -> str:
     return _compact(_document(catalog.interfaces, catalog.nodes, catalog.edges, with_ids=False))
 
 
+def schema_id(canonical: str) -> str:
+    """``sha256:`` and the hexadecimal digest of the canonical text, identities included."""
+    return _digest(canonical)
+
+
 def schema_hash(
     interfaces: Mapping[str, InterfaceType], nodes: Mapping[str, NodeType], edges: Mapping[str, EdgeType]
 ) -> str:
     """``sha256:`` and the hexadecimal digest of the shape."""
-    shape = _compact(_document(interfaces, nodes, edges, with_ids=False))
-    return "sha256:" + hashlib.sha256(shape.encode("utf-8")).hexdigest()
+    return _digest(_compact(_document(interfaces, nodes, edges, with_ids=False)))
+
+
+def _digest(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def _document(
@@ -65,7 +79,7 @@ def _document(
 
 
 def _interface(declared: InterfaceType, with_ids: bool) -> _Json:
-    return _head(declared.name, declared.type_id, with_ids) | {"properties": _properties(declared.properties, with_ids)}
+    return _head(declared, with_ids) | {"properties": _properties(declared.properties, with_ids)}
 
 
 def _node(declared: NodeType, with_ids: bool) -> _Json:
@@ -77,7 +91,7 @@ def _node(declared: NodeType, with_ids: bool) -> _Json:
         constraints.append({"Key": list(declared.key)})
     constraints += [{"Range": _range(bounds)} for bounds in declared.ranges]
     constraints += [{"Unique": list(columns)} for columns in declared.uniques]
-    return _head(declared.name, declared.type_id, with_ids) | {
+    return _head(declared, with_ids) | {
         "annotations": _annotations(declared.annotations),
         "implements": list(declared.implements),
         "properties": _properties(declared.properties, with_ids),
@@ -86,7 +100,7 @@ def _node(declared: NodeType, with_ids: bool) -> _Json:
 
 
 def _edge(declared: EdgeType, with_ids: bool) -> _Json:
-    return _head(declared.name, declared.type_id, with_ids) | {
+    return _head(declared, with_ids) | {
         "from_type": declared.src_type,
         "to_type": declared.dst_type,
         "cardinality": {"min": declared.card.min, "max": declared.card.max},
@@ -97,8 +111,14 @@ def _edge(declared: EdgeType, with_ids: bool) -> _Json:
     }
 
 
-def _head(name: str, type_id: str, with_ids: bool) -> _Json:
-    return {"name": name, "type_id": _required(type_id, name)} if with_ids else {"name": name}
+def _head(declared: InterfaceType | NodeType | EdgeType, with_ids: bool) -> _Json:
+    if not with_ids:
+        return {"name": declared.name}
+    return {
+        "name": declared.name,
+        "type_id": _required(declared.type_id, declared.name),
+        "also": sorted(declared.also),
+    }
 
 
 def _properties(properties: Iterable[Property], with_ids: bool) -> list[_Json]:
@@ -109,6 +129,7 @@ def _property(prop: Property, with_ids: bool) -> _Json:
     head: _Json = {"name": prop.name}
     if with_ids:
         head["prop_id"] = _required(prop.prop_id, prop.name)
+        head["also"] = sorted(prop.also)
     return head | {"prop_type": _prop_type(prop.type), "annotations": _annotations(prop.annotations)}
 
 

@@ -99,6 +99,12 @@ class Property:
     prop_id: str = ""  # minted once, survives renames; empty only before identities are minted
     # On nodes and edges without @key, @unique, @index and @embed: those have become constraints of the type.
     annotations: tuple[Annotation, ...] = ()
+    also: tuple[str, ...] = ()  # sorted; older identities that mean this property since a merge
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Every identity that means this property, its own first. Whatever is matched by identity looks in all of them."""
+        return (self.prop_id, *self.also) if self.prop_id else self.also
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +152,12 @@ class InterfaceType:
     name: str
     type_id: str = ""
     properties: tuple[Property, ...] = ()  # here annotations keep @key, @unique, @index and @embed
+    also: tuple[str, ...] = ()  # as of a property
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """As of a property."""
+        return (self.type_id, *self.also) if self.type_id else self.also
 
     def property(self, name: str) -> Property:
         return _property(self.properties, name, self.name)
@@ -164,10 +176,21 @@ class NodeType:
     embeds: tuple[Embed, ...] = ()
     implements: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    also: tuple[str, ...] = ()  # as of a property
 
     @property
     def table_key(self) -> str:
         return f"node:{self.name}"
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """As of a property."""
+        return (self.type_id, *self.also) if self.type_id else self.also
+
+    @property
+    def stub(self) -> str | None:
+        """The property that marks a row as a stand-in for one that is not loaded yet, if the type allows stand-ins."""
+        return next((a.value for a in self.annotations if a.name == "stub"), None)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -177,6 +200,11 @@ class NodeType:
     @cached_property
     def by_name(self) -> Mapping[str, Property]:
         return {p.name: p for p in self.properties}
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Property]:
+        """Properties by each identity that means them."""
+        return {known: p for p in self.properties for known in p.ids}
 
     def property(self, name: str) -> Property:
         return _property(self.by_name, name, self.name)
@@ -193,10 +221,16 @@ class EdgeType:
     uniques: tuple[tuple[str, ...], ...] = ()  # each sorted; may contain "src" and "dst"
     indexes: tuple[tuple[str, ...], ...] = ()  # as uniques
     annotations: tuple[Annotation, ...] = ()
+    also: tuple[str, ...] = ()  # as of a property
 
     @property
     def table_key(self) -> str:
         return f"edge:{self.name}"
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """As of a property."""
+        return (self.type_id, *self.also) if self.type_id else self.also
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -206,6 +240,11 @@ class EdgeType:
     @cached_property
     def by_name(self) -> Mapping[str, Property]:
         return {p.name: p for p in self.properties}
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Property]:
+        """Properties by each identity that means them."""
+        return {known: p for p in self.properties for known in p.ids}
 
     def property(self, name: str) -> Property:
         return _property(self.by_name, name, self.name)
@@ -233,6 +272,16 @@ class Catalog:
     @cached_property
     def _edges_folded(self) -> Mapping[str, EdgeType]:
         return {name.lower(): edge for name, edge in self.edges.items()}
+
+    @cached_property
+    def by_id(self) -> Mapping[str, TableType]:
+        """Types that have a table, by each identity that means them."""
+        return {known: declared for declared in self.types() for known in declared.ids}
+
+    def _repr_html_(self) -> str:
+        from omnigraph.schema.view import catalog_html
+
+        return catalog_html(self)
 
     def types(self) -> Iterator[TableType]:
         """Every type that has a table, in the order of table keys."""

@@ -190,8 +190,8 @@ def check_property(source: Source, owner: str, prop: PropertySyntax, *, is_edge:
         name, at = annotation.name, annotation.at
         if name in ("range", "check"):
             raise source.invalid(f"{owner}: @{name} needs arguments: @{name}({prop.name}, …)", at)
-        if name == "instruction":
-            raise source.invalid(f"{owner}: @instruction describes a type, not a property", at)
+        if name in ("instruction", "stub"):
+            raise source.invalid(f"{owner}: @{name} belongs on a type, not on a property", at)
         if name in (*_PROPERTY_RULES, "description", "rename_from"):
             if name in seen:
                 raise source.invalid(f"{owner}: @{name} stands twice on `{prop.name}`", at)
@@ -221,6 +221,51 @@ def check_type_annotations(source: Source, owner: str, annotations: tuple[Annota
                 raise source.invalid(f"{owner}: @{name} stands twice", at)
             seen.add(name)
             _require_value(source, owner, annotation)
+
+
+def check_stub(
+    source: Source,
+    owner: str,
+    annotations: tuple[AnnotationSyntax, ...],
+    properties: Mapping[str, Declared],
+    key: tuple[str, ...] | None,
+) -> None:
+    """``@stub(p)`` on a node: a row of its key and ``p`` alone must be one that the type allows."""
+    stubs = [annotation for annotation in annotations if annotation.name == "stub"]
+    if not stubs:
+        return
+    if len(stubs) > 1:
+        raise source.invalid(f"{owner}: @stub stands twice", stubs[1].at, hint="keep one of them")
+    stub = stubs[0]
+    example = "write @stub(p), where p is a Bool property of the node"
+    if not stub.value or stub.kwargs:
+        raise source.invalid(f"{owner}: @stub takes the name of one property", stub.at, hint=example)
+    marker = properties.get(stub.value)
+    if marker is None:
+        raise source.invalid(f"{owner}: @stub names {quoted(stub.value)}, which is not declared", stub.value_at)
+    if marker.type.scalar is not ScalarKind.BOOL or marker.type.is_list:
+        raise source.invalid(
+            f"{owner}: @stub needs a Bool, `{marker.name}` is {marker.type}", stub.value_at, hint=example
+        )
+    if key is None:
+        raise source.invalid(
+            f"{owner}: @stub needs a @key: a stub is made of its key alone",
+            stub.at,
+            hint="declare which properties identify a row with @key, or leave @stub out",
+        )
+    if marker.name in key:
+        raise source.invalid(
+            f"{owner}: @stub cannot name `{marker.name}`, a part of the key",
+            stub.value_at,
+            hint="declare a Bool property of its own for it",
+        )
+    for prop in sorted(properties.values(), key=lambda p: p.name):
+        if not prop.type.nullable and prop.name not in (*key, marker.name):
+            raise source.invalid(
+                f"{owner}: @stub needs `{prop.name}` to be nullable, as a stub has no value for it",
+                prop.at,
+                hint=f"write `{prop.name}: {prop.type}?`, or leave @stub out",
+            )
 
 
 def as_annotation(annotation: AnnotationSyntax) -> Annotation:

@@ -1,12 +1,12 @@
 """Identities: every type and property has one, minted once, that survives renames.
 
-This module owns the order in which they are minted and how a catalog gets them. It must not make them: the caller says
+This module owns the order in which they are minted, how a catalog gets them, and that no two things share one. It must not make them: the caller says
 where new ones come from and which old ones are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -17,6 +17,25 @@ TypeIdentity = Callable[[str, str], str]
 PropertyIdentity = Callable[[str, str, str], str]
 
 _Type = TypeVar("_Type", InterfaceType, NodeType, EdgeType)
+
+
+def identities(catalog: Catalog) -> Iterator[str]:
+    """Every identity of the catalog, older ones that mean the same (``also``) included, in the order of names."""
+    for group in (catalog.interfaces, catalog.nodes, catalog.edges):
+        for declared in group.values():
+            yield from declared.ids
+            for prop in declared.properties:
+                yield from prop.ids
+
+
+def repeated_identity(catalog: Catalog) -> str | None:
+    """Return an identity that the catalog has twice, or None if all differ."""
+    seen: set[str] = set()
+    for known in identities(catalog):
+        if known in seen:
+            return known
+        seen.add(known)
+    return None
 
 
 def mint_identities(catalog: Catalog, mint: Callable[[], str]) -> Catalog:

@@ -11,12 +11,14 @@ from decimal import Decimal
 from omnigraph.schema.catalog import (
     Annotation,
     Catalog,
+    Check,
     EdgeType,
     Embed,
     InterfaceType,
     NodeType,
     Property,
     Range,
+    TableType,
 )
 
 _ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
@@ -29,8 +31,13 @@ def format_schema(catalog: Catalog) -> str:
     return "\n".join(declarations)
 
 
+def format_type(declared: TableType) -> str:
+    """One node or edge type with all it declares."""
+    return _node(declared) if isinstance(declared, NodeType) else _edge(declared)
+
+
 def _interface(declared: InterfaceType) -> str:
-    return _block(f"interface {declared.name}", [_property(p) for p in declared.properties])
+    return _block(f"interface {declared.name}", [format_property(p) for p in declared.properties])
 
 
 def _node(declared: NodeType) -> str:
@@ -38,13 +45,13 @@ def _node(declared: NodeType) -> str:
     if declared.implements:
         head += " implements " + ", ".join(declared.implements)
     embeds = {embed.property: embed for embed in declared.embeds}
-    lines = [_property(p, embeds.get(p.name)) for p in declared.properties]
+    lines = [format_property(p, embeds.get(p.name)) for p in declared.properties]
     if declared.key is not None:
-        lines.append(_columns("key", declared.key))
-    lines += [_columns("unique", columns) for columns in declared.uniques]
-    lines += [_columns("index", columns) for columns in declared.indexes]
-    lines += [f"@range({r.property}, {_bounds(r)})" for r in declared.ranges]
-    lines += [f"@check({c.property}, {_string(c.pattern)})" for c in declared.checks]
+        lines.append(format_rule("key", declared.key))
+    lines += [format_rule("unique", columns) for columns in declared.uniques]
+    lines += [format_rule("index", columns) for columns in declared.indexes]
+    lines += [format_rule("range", r) for r in declared.ranges]
+    lines += [format_rule("check", c) for c in declared.checks]
     return _block(head, lines)
 
 
@@ -53,9 +60,9 @@ def _edge(declared: EdgeType) -> str:
     if not declared.card.is_unbounded:
         head += f" @card({declared.card.min}..{'' if declared.card.max is None else declared.card.max})"
     head += _annotations(declared.annotations)
-    lines = [_property(p) for p in declared.properties]
-    lines += [_columns("unique", columns) for columns in declared.uniques]
-    lines += [_columns("index", columns) for columns in declared.indexes]
+    lines = [format_property(p) for p in declared.properties]
+    lines += [format_rule("unique", columns) for columns in declared.uniques]
+    lines += [format_rule("index", columns) for columns in declared.indexes]
     return _block(head, lines) if lines else head + "\n"
 
 
@@ -64,16 +71,32 @@ def _block(head: str, lines: Iterable[str]) -> str:
     return f"{head} {{\n{body}}}\n" if body else f"{head} {{}}\n"
 
 
-def _property(prop: Property, embed: Embed | None = None) -> str:
+def format_property(prop: Property, embed: Embed | None = None) -> str:
+    """One property with its annotations, without the rules that a body states."""
     text = f"{prop.name}: {prop.type}"
     if embed is not None:
-        model = () if embed.model is None else (("model", embed.model),)
-        text += _annotations([Annotation("embed", embed.source, model)])
+        text += " " + format_rule("embed", embed)
     return text + _annotations(prop.annotations)
 
 
+def format_rule(kind: str, rule: tuple[str, ...] | Range | Check | Embed) -> str:
+    """One rule: as it stands in a body; @embed as it stands on its property."""
+    if isinstance(rule, Range):
+        return f"@range({rule.property}, {_bounds(rule)})"
+    if isinstance(rule, Check):
+        return f"@check({rule.property}, {_string(rule.pattern)})"
+    if isinstance(rule, Embed):
+        model = () if rule.model is None else (("model", rule.model),)
+        return format_annotation(Annotation("embed", rule.source, model))
+    return f"@{kind}({', '.join(rule)})"
+
+
+def format_annotation(annotation: Annotation) -> str:
+    return f"@{annotation.name}{_arguments(annotation)}"
+
+
 def _annotations(annotations: Iterable[Annotation]) -> str:
-    return "".join(f" @{a.name}{_arguments(a)}" for a in annotations)
+    return "".join(f" {format_annotation(a)}" for a in annotations)
 
 
 def _arguments(annotation: Annotation) -> str:
@@ -81,10 +104,6 @@ def _arguments(annotation: Annotation) -> str:
         return ""
     keywords = "".join(f", {name}={_string(value)}" for name, value in annotation.kwargs)
     return f"({_string(annotation.value)}{keywords})"
-
-
-def _columns(kind: str, columns: Iterable[str]) -> str:
-    return f"@{kind}({', '.join(columns)})"
 
 
 def _bounds(bounds: Range) -> str:

@@ -17,6 +17,7 @@ from omnigraph.schema.constraints import (
     RuleReader,
     as_annotation,
     check_property,
+    check_stub,
     check_type_annotations,
     sort_annotations,
 )
@@ -33,7 +34,7 @@ from omnigraph.schema.syntax import (
     Word,
 )
 
-# Column names that belong to the store, whatever their case looks like to a reader that folds it.
+# Names of an edge's ends, in tables and in records.
 _EDGE_NAMES = frozenset({"src", "dst", "from", "to"})
 
 
@@ -137,6 +138,7 @@ class _Resolver:
             for p in sorted(declared.values(), key=_name_of)
         )
         rules = reader.rules
+        check_stub(self.source, owner, syntax.annotations, declared, rules.key)
         implied = None if rules.key is None else tuple(sorted(rules.key))
         return NodeType(
             name=syntax.name,
@@ -187,6 +189,9 @@ class _Resolver:
                     f"{owner}: the minimum {card.min} exceeds the maximum {card.max}", syntax.card.at
                 )
         check_type_annotations(self.source, owner, syntax.annotations)
+        for annotation in syntax.annotations:
+            if annotation.name == "stub":
+                raise self.source.invalid(f"{owner}: edges take no @stub, only nodes do", annotation.at)
         self.check_properties(owner, syntax.body.properties, is_edge=True)
         declared = {p.name: Declared(p.name, p.type, p.at, p.annotations) for p in syntax.body.properties}
         reader = RuleReader(self.source, owner, declared, is_edge=True)

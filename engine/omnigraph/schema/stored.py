@@ -1,7 +1,7 @@
 """The canonical text read back: the catalog exactly as it was accepted, identities included.
 
 This module owns what the stored document may look like. A document that is not one we write (an unknown member, another
-version, anything that does not print back to the same bytes) is ``Corruption``: guessing would change a graph's schema.
+version, an identity twice, anything that does not print back to the same bytes) is ``Corruption``: guessing would change a graph's schema.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from omnigraph.schema.catalog import (
     Range,
     ScalarKind,
 )
+from omnigraph.schema.identity import repeated_identity
 
 _Identity = Annotated[str, Field(min_length=1)]
 
@@ -65,12 +66,13 @@ class _PropType(_Model):
 class _Property(_Model):
     name: str
     prop_id: _Identity
+    also: tuple[_Identity, ...]
     prop_type: _PropType
     annotations: list[_Annotation]
 
     def value_of(self) -> Property:
         annotations = tuple(a.value_of() for a in self.annotations)
-        return Property(self.name, self.prop_type.value_of(), self.prop_id, annotations)
+        return Property(self.name, self.prop_type.value_of(), self.prop_id, annotations, self.also)
 
 
 class _Integer(_Model):
@@ -125,15 +127,17 @@ class _Embed(_Model):
 class _Interface(_Model):
     name: str
     type_id: _Identity
+    also: tuple[_Identity, ...]
     properties: list[_Property]
 
     def value_of(self) -> InterfaceType:
-        return InterfaceType(self.name, self.type_id, tuple(p.value_of() for p in self.properties))
+        return InterfaceType(self.name, self.type_id, tuple(p.value_of() for p in self.properties), self.also)
 
 
 class _Node(_Model):
     name: str
     type_id: _Identity
+    also: tuple[_Identity, ...]
     annotations: list[_Annotation]
     implements: tuple[str, ...]
     properties: list[_Property]
@@ -156,6 +160,7 @@ class _Node(_Model):
             embeds=tuple(Embed(e.property, e.source, e.model) for e in embeds),
             implements=self.implements,
             annotations=tuple(a.value_of() for a in self.annotations),
+            also=self.also,
         )
 
 
@@ -167,6 +172,7 @@ class _Card(_Model):
 class _Edge(_Model):
     name: str
     type_id: _Identity
+    also: tuple[_Identity, ...]
     from_type: str
     to_type: str
     cardinality: _Card
@@ -185,11 +191,12 @@ class _Edge(_Model):
             uniques=tuple(c.Unique for c in self.constraints if isinstance(c, _Unique)),
             indexes=tuple(c.Index for c in self.constraints if isinstance(c, _Index)),
             annotations=tuple(a.value_of() for a in self.annotations),
+            also=self.also,
         )
 
 
 class _Document(_Model):
-    ir_version: Literal[1]
+    ir_version: Literal[2]
     interfaces: list[_Interface]
     nodes: list[_Node]
     edges: list[_Edge]
@@ -210,6 +217,9 @@ def catalog_from_canonical(source: str, canonical: str) -> Catalog:
     nodes = {n.name: n.value_of() for n in document.nodes}
     edges = {e.name: e.value_of() for e in document.edges}
     catalog = Catalog(interfaces, nodes, edges, source, schema_hash(interfaces, nodes, edges))
+    repeated = repeated_identity(catalog)
+    if repeated is not None:
+        raise Corruption(f"the stored schema has the identity {repeated[:80]!r} twice", object="schema")
     if canonical_text(catalog) != canonical:
         raise Corruption("the stored schema does not print back to itself", object="schema")
     return catalog
