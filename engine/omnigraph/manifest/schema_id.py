@@ -11,13 +11,9 @@ import json
 from functools import lru_cache
 from typing import Any
 
+from omnigraph.schema.canonical import schema_id as schema_id
+
 _IDENTITIES = ("type_id", "prop_id", "also")
-
-
-@lru_cache(maxsize=16)
-def schema_id(canonical: str) -> str:
-    """``sha256:`` and the digest of the canonical text."""
-    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 
 @lru_cache(maxsize=16)
