@@ -20,7 +20,8 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import encode_plan
 from omnigraph.commit.pins import landed_pins
 from omnigraph.commit.plan import PublishPlan, RequestInfo
-from omnigraph.commit.pressure import INTENTS, Level, Pressure, weigh
+from omnigraph.commit.pressure import Level, Pressure
+from omnigraph.commit.protocol.admission import apply_back_pressure, check_request, early_answer, warned
 from omnigraph.commit.protocol.ahead import predicted_pins, remember_own_rows, write_ahead
 from omnigraph.commit.protocol.apply import Applied, Landing, Sending, apply, first_is_staged
 from omnigraph.commit.protocol.compensate import Aborted, WasPublished, end_by_abort
@@ -37,8 +38,6 @@ from omnigraph.core.errors import (
     InvalidInput,
     OmnigraphError,
     OutcomeUnknown,
-    PreconditionFailed,
-    WriterFenced,
 )
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
@@ -57,7 +56,7 @@ class _Retry:
 
 def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Outcome:
     """Prepare and publish until it is published, refused for a reason that lasts, or the deadline has passed."""
-    _check_request(engine, request)
+    check_request(engine, request)
     deadline = Deadline(engine.clock, request.deadline_s)
     wanted = Queueing(request.kind, request.branch, request.keys)
     last: OmnigraphError | None = None
@@ -70,11 +69,11 @@ def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Out
                 txn = open_txn(engine, request.branch, deadline=deadline, meter=meter, newest=newest)
                 if arming.queue_if_contended(txn.state):
                     continue
-                early = _early_answer(engine, request, txn)
+                early = early_answer(engine, request, txn)
                 if early is not None:
                     return early
                 if pressure is None:
-                    pressure = _apply_back_pressure(engine, request, txn)
+                    pressure = apply_back_pressure(engine, request, txn)
                     if pressure.level is Level.SLOW:
                         continue
                 prepared = _prepare(txn, prepare)
@@ -87,65 +86,13 @@ def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Out
                 if isinstance(ended, Outcome):
                     if not prepared.stage_first:
                         engine.timing.note_commit(engine.clock.monotonic() - started)
-                    return ended if pressure.level is Level.NONE else _warned(ended, pressure)
+                    return ended if pressure.level is Level.NONE else warned(ended, pressure)
                 engine.timing.note_contention()
                 last = ended.error or last
                 operation.note(operation.CONFLICTS)
 
 
 # --- before anything is durable -----------------------------------------------------------------------------------------
-
-
-def _check_request(engine: Engine, request: Request) -> None:
-    if engine.read_only:
-        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False to write")
-    for name, value in (("actor", request.actor), ("idempotency_key", request.idempotency_key)):
-        if value is not None:
-            engine.limits.check(f"{name}_bytes", len(value.encode()))
-    engine.limits.check("tables_per_commit", len(request.keys))
-    engine.ref_of(request.branch)
-
-
-def _apply_back_pressure(engine: Engine, request: Request, txn: Txn) -> Pressure:
-    """Once per write: refuse it or delay it while upkeep lags behind the configured bounds."""
-    pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
-    if pressure.metric == INTENTS:
-        # The figure is from the last listing, whenever that was; before it counts against a write it is taken again.
-        engine.intents.names(txn.meter)
-        pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
-    if pressure.level is Level.FAIL:
-        raise pressure.refusal()
-    if pressure.level is Level.SLOW:
-        engine.clock.sleep(min(pressure.pause_s, max(0.0, txn.deadline.left() / 2)))
-    return pressure
-
-
-def _warned(outcome: Outcome, pressure: Pressure) -> Outcome:
-    warning = f"{pressure.message}; run `{pressure.typed}`"
-    return replace(outcome, warnings=(*outcome.warnings, warning))
-
-
-def _early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:
-    """A known idempotency key is answered with its receipt, a precondition that fails with an error; both only from a
-    state that is certainly the newest."""
-    if request.idempotency_key is not None:
-        row = engine.history.find_key(txn.held, request.idempotency_key, meter=txn.meter)
-        if row is not None:
-            return Outcome(row, replayed=True)
-    head = txn.state.head
-    if head.owner is not None and head.owner != engine.exclusive_token:
-        if not still_newest(txn):
-            return None
-        raise WriterFenced(f"the graph is used exclusively by {head.owner}", owner=head.owner, epoch=head.epoch)
-    if request.expect_head is not None and head.commit_id != request.expect_head:
-        if not still_newest(txn):
-            return None
-        raise PreconditionFailed(
-            f"the head of {request.branch} is {head.commit_id}, not {request.expect_head}",
-            expected=request.expect_head,
-            actual=head.commit_id,
-        )
-    return None
 
 
 def _prepare(txn: Txn, prepare: Prepare) -> Prepared | _Retry | None:

@@ -1,0 +1,67 @@
+"""Who may write: what is checked before a write prepares anything, and what is answered without one.
+
+A known idempotency key, an exclusive owner, an expected head and back-pressure are decided here, each from a state that is
+certainly the newest where the answer is not followed by a swap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.pressure import INTENTS, Level, Pressure, weigh
+from omnigraph.commit.request import Outcome, Request
+from omnigraph.commit.txn import Txn, still_newest
+from omnigraph.core.errors import InvalidInput, PreconditionFailed, WriterFenced
+
+
+def check_request(engine: Engine, request: Request) -> None:
+    if engine.read_only:
+        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False to write")
+    for name, value in (("actor", request.actor), ("idempotency_key", request.idempotency_key)):
+        if value is not None:
+            engine.limits.check(f"{name}_bytes", len(value.encode()))
+    engine.limits.check("tables_per_commit", len(request.keys))
+    engine.ref_of(request.branch)
+
+
+def apply_back_pressure(engine: Engine, request: Request, txn: Txn) -> Pressure:
+    """Once per write: refuse it or delay it while upkeep lags behind the configured bounds."""
+    pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
+    if pressure.metric == INTENTS:
+        # The figure is from the last listing, whenever that was; before it counts against a write it is taken again.
+        engine.intents.names(txn.meter)
+        pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
+    if pressure.level is Level.FAIL:
+        raise pressure.refusal()
+    if pressure.level is Level.SLOW:
+        engine.clock.sleep(min(pressure.pause_s, max(0.0, txn.deadline.left() / 2)))
+    return pressure
+
+
+def warned(outcome: Outcome, pressure: Pressure) -> Outcome:
+    warning = f"{pressure.message}; run `{pressure.typed}`"
+    return replace(outcome, warnings=(*outcome.warnings, warning))
+
+
+def early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:
+    """A known idempotency key is answered with its receipt, a precondition that fails with an error; both only from a
+    state that is certainly the newest."""
+    if request.idempotency_key is not None:
+        row = engine.history.find_key(txn.held, request.idempotency_key, meter=txn.meter)
+        if row is not None:
+            return Outcome(row, replayed=True)
+    head = txn.state.head
+    if head.owner is not None and head.owner != engine.exclusive_token:
+        if not still_newest(txn):
+            return None
+        raise WriterFenced(f"the graph is used exclusively by {head.owner}", owner=head.owner, epoch=head.epoch)
+    if request.expect_head is not None and head.commit_id != request.expect_head:
+        if not still_newest(txn):
+            return None
+        raise PreconditionFailed(
+            f"the head of {request.branch} is {head.commit_id}, not {request.expect_head}",
+            expected=request.expect_head,
+            actual=head.commit_id,
+        )
+    return None
