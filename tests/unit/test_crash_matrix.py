@@ -12,13 +12,13 @@ from omnigraph.testing.cells import Cell
 from omnigraph.write.base.changes import MODES
 
 READING = {
-    "catalog", "check", "close", "commit", "commits", "export", "intents", "outcome", "probe", "snapshot",
+    "catalog", "check", "close", "commit", "commits", "export", "intents", "outcome", "probe", "recoveries", "snapshot",
     "status", "storage_version", "uri", "verify",
     # plans compute and touch nothing
     "plan_cleanup", "plan_compaction", "plan_schema",
 }  # fmt: skip
 # Adding only notes files in the record that ``begin`` made.
-STAGING_READS = {"add", "add_parts", "base", "branch", "id", "replay", "sent", "staged", "table", "task"}
+STAGING_READS = {"add", "add_parts", "base", "branch", "id", "key_of", "replay", "sent", "staged", "table", "task"}
 
 # Functions of the package. Opening is a write that ``recover`` is the driver of: it ends what others left.
 READING_FUNCTIONS = {

@@ -15,7 +15,7 @@ from omnigraph.core.errors import (
     ReadSetChanged,
     WriterFenced,
 )
-from omnigraph.manifest.rows import CommitRow
+from omnigraph.manifest.rows import CommitRow, Head
 from omnigraph.manifest.swap import Held
 
 
@@ -23,6 +23,16 @@ def key_row(check: PublishCheck) -> CommitRow:
     if not check.rows:
         raise AssertionError("a taken key names the commit that took it")
     return check.rows[0]
+
+
+def fenced(head: Head) -> WriterFenced:
+    return WriterFenced(
+        f"the graph is used exclusively by {head.owner}",
+        hint="wait until that handle is closed; `omnigraph recover` clears an owner whose process is gone, and "
+        "open(exclusive=True) takes over",
+        owner=head.owner,
+        epoch=head.epoch,
+    )
 
 
 def after_refusal(plan: PublishPlan, refusal: NotPublished | None, held: Held) -> OmnigraphError:
@@ -44,11 +54,7 @@ def after_refusal(plan: PublishPlan, refusal: NotPublished | None, held: Held) -
             actual=held.state.head.commit_id,
         )
     if check.check is Check.FENCED:
-        return WriterFenced(
-            f"the graph is used exclusively by {held.state.head.owner}",
-            owner=held.state.head.owner,
-            epoch=held.state.head.epoch,
-        )
+        return fenced(held.state.head)
     if check.check in (Check.BRANCH_GONE, Check.CLOSED):
         return NotFound(f"branch {plan.branch.name!r} was deleted while it was written", branch=plan.branch.name)
     if check.moved:

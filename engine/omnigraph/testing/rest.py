@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from omnigraph.commit import exclusive
 from omnigraph.commit.engine import MAIN
 from omnigraph.commit.recovery.drift import heal
 from omnigraph.commit.recovery.recover import recover_all
+from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.testing.content import faults_of, leftovers_of
 from omnigraph.testing.operations import append, keys_of, opened
+from omnigraph.upkeep.recover import recover
 from omnigraph.upkeep.verify import RUBBISH, verify
+
+LIVENESS_S = 20.0  # no writer is left in the way of the next one for longer than a few graces
 
 
 def findings_at_rest(root: str, leaves: tuple[str, ...], width: int) -> list[str]:
@@ -32,4 +39,36 @@ def findings_at_rest(root: str, leaves: tuple[str, ...], width: int) -> list[str
             found.append(f"the next write had to work around something: {moved}")
         found.extend(faults_of(engine))
         found.extend(problem.message for problem in verify(engine).problems if problem.severity != RUBBISH)
+    return [*found, *findings_about_liveness(root, keys)]
+
+
+def findings_about_liveness(root: str, keys: Sequence[str]) -> list[str]:
+    """An ordinary handle, an exclusive one and a recovery all come through."""
+    found: list[str] = []
+    for name, call in (("an ordinary write", _write), ("an exclusive write", _write_alone), ("a recovery", _recover)):
+        try:
+            call(root, keys)
+        except OmnigraphError as error:
+            found.append(f"{name} does not come through: {error}")
+    with opened(root) as engine:
+        owner = engine.latest(MAIN).state.head.owner
+        if owner is not None:
+            found.append(f"the graph is still held exclusively by {owner}")
     return found
+
+
+def _write(root: str, keys: Sequence[str]) -> None:
+    with opened(root) as engine:
+        append(engine, keys, ["ordinary"], deadline_s=LIVENESS_S)
+
+
+def _write_alone(root: str, keys: Sequence[str]) -> None:
+    with opened(root) as engine:
+        exclusive.claim(engine, Meter())
+        append(engine, keys, ["alone"], deadline_s=LIVENESS_S)
+        exclusive.release(engine, Meter())
+
+
+def _recover(root: str, keys: Sequence[str]) -> None:
+    with opened(root) as engine:
+        recover(engine, grace_s=0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from omnigraph.commit import exclusive
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.lines import owned_keys, read_lines, unresolved
@@ -35,6 +36,7 @@ class RecoveryReport(Report):
     healed: tuple[TableDrift, ...]
     drifting: tuple[TableDrift, ...]
     unresolved: tuple[str, ...] = ()
+    owner_cleared: str | None = None  # an exclusive owner that was gone
 
     @property
     def clean(self) -> bool:
@@ -48,6 +50,8 @@ class RecoveryReport(Report):
         parts += [f"{one.op} {one.decision.value}" for one in self.recovered[:10]]
         if self.left:
             parts.append(f"{count_text(len(self.left), 'intent')} left")
+        if self.owner_cleared:
+            parts.append(f"exclusive use of {self.owner_cleared} ended")
         if self.healed:
             parts.append(f"healed {', '.join(one.key for one in self.healed)}")
         return f"<RecoveryReport {'; '.join(parts)}>"
@@ -129,6 +133,7 @@ def recover(
         tuple(one for one in drift.values() if one.state is Drift.HEALED),
         tuple(one for one in drift.values() if one.state is not Drift.HEALED),
         tuple(trouble.message for trouble in (*strange.values(), *lines.troubles)),
+        exclusive.clear_dead(engine, meter),
     )
 
 

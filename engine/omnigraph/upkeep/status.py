@@ -15,6 +15,7 @@ from typing import Any
 
 from omnigraph.commit import pressure
 from omnigraph.commit.engine import MAIN, Engine, gather
+from omnigraph.commit.exclusive import owner_is_dead
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.lines import read_lines, unresolved
 from omnigraph.commit.recovery.evidence import owner_gone
@@ -263,7 +264,14 @@ def status_report(
         upkeep=_upkeep(engine, held, boundary, meter),
         findings=(
             *(Finding(trouble.code, trouble.message) for trouble in troubles),
-            *judge(tables, manifest, pending, grace_s=engine.timing.grace_s, commands=frozenset(commands)),
+            *judge(
+                tables,
+                manifest,
+                pending,
+                grace_s=engine.timing.grace_s,
+                commands=frozenset(commands),
+                dead_owner=dead_owner(engine, held),
+            ),
         ),
         notes=_notes(held, pending, engine.timing.grace_s),
         deep=deep,
@@ -352,6 +360,7 @@ def judge(
     *,
     grace_s: float,
     commands: frozenset[str],
+    dead_owner: str | None = None,
 ) -> tuple[Finding, ...]:
     """What needs somebody, the most urgent first."""
 
@@ -361,6 +370,8 @@ def judge(
     found = []
     pending = tuple(pending)
     stale = [write for write in pending if _is_stale(write, grace_s)]
+    if dead_owner is not None:
+        found.append(finding("dead-owner", f"held exclusively by {dead_owner}, whose process is gone", "recover"))
     if stale:
         word = "write is" if len(stale) == 1 else "writes are"
         oldest = max(write.age_s for write in stale)
@@ -395,6 +406,12 @@ def _first(keys: list[str]) -> str:
     if len(keys) > 3:
         named += f" and {len(keys) - 3} more"
     return f"{named} {'is' if len(keys) == 1 else 'are'}"
+
+
+def dead_owner(engine: Engine, held: Held) -> str | None:
+    """The exclusive owner, where it is known that no process holds it any more: every writer is refused until it goes."""
+    token = held.state.head.owner
+    return token if token is not None and owner_is_dead(engine, token) else None
 
 
 def _notes(held: Held, pending: Iterable[PendingWrite], grace_s: float) -> tuple[str, ...]:

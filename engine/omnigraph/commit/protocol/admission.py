@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from omnigraph.commit.conflicts import fenced
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.pressure import INTENTS, Level, Pressure, weigh
 from omnigraph.commit.request import Outcome, Request
 from omnigraph.commit.txn import Txn, still_newest
-from omnigraph.core.errors import InvalidInput, PreconditionFailed, WriterFenced
+from omnigraph.core.errors import InvalidInput, PreconditionFailed
 
 
 def check_request(engine: Engine, request: Request) -> None:
@@ -55,7 +56,7 @@ def early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:
     if head.owner is not None and head.owner != engine.exclusive_token:
         if not still_newest(txn):
             return None
-        raise WriterFenced(f"the graph is used exclusively by {head.owner}", owner=head.owner, epoch=head.epoch)
+        raise fenced(head)
     if request.expect_head is not None and head.commit_id != request.expect_head:
         if not still_newest(txn):
             return None
