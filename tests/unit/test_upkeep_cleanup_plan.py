@@ -14,7 +14,6 @@ from omnigraph.core.errors import InvalidInput
 from omnigraph.manifest.rows import Head, Pin, SchemaRow
 from omnigraph.manifest.state import State
 from omnigraph.table.collect import VersionFile
-from omnigraph.upkeep.cleanup_look import branch_ranges
 from omnigraph.upkeep.cleanup_plan import (
     Line,
     LinePlan,
@@ -29,6 +28,7 @@ from omnigraph.upkeep.cleanup_plan import (
     seconds,
     spare,
 )
+from omnigraph.upkeep.cleanup_roots import branch_ranges
 
 NOW = 1_000_000 * 1_000_000
 S = 1_000_000

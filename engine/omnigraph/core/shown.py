@@ -6,14 +6,20 @@ Owns the escaping of what a notebook shows: a name, a value or an error never be
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any, Final
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CELL_CHARS_MAX: Final = 120  # a notebook shows what a value is, not all of it
 _SHORT_CHARS: Final = 40  # what is shorter stays on one line: ids, times
 _LEFT: Final = "padding:1px 8px;text-align:left"
 _RIGHT: Final = "padding:1px 8px;text-align:right"
+
+
+def time_text(us: int) -> str:
+    """ISO 8601 in UTC, with microseconds."""
+    return (_EPOCH + timedelta(microseconds=us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def bytes_text(n: int) -> str:

@@ -10,9 +10,8 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.recovery import audit
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import html_table
+from omnigraph.core.shown import html_table, time_text
 from omnigraph.upkeep.report import Report
-from omnigraph.upkeep.status import time_text
 
 
 @dataclass(frozen=True)

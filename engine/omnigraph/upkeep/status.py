@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -23,7 +22,7 @@ from omnigraph.core import metrics
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import html_table
+from omnigraph.core.shown import html_table, time_text
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import STORAGE_VERSION, CommitRow, Pin
 from omnigraph.manifest.swap import Held
@@ -47,8 +46,6 @@ FULL_FRAGMENT_ROWS = pressure.FULL_FRAGMENT_ROWS
 # Each archive fragment holds at least 64 commits; a look-up of an old commit may read them all.
 MANIFEST_FRAGMENTS_WARN = 64
 PENDING_SHOWN = 20
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -343,11 +340,6 @@ def _readable(engine: Engine, names: Iterable[str], meter: Meter) -> list[Intent
 def _age_s(then_us: int, now_us: int) -> float:
     """Never negative: clocks of two machines differ, and nothing was written in the future."""
     return max(0, now_us - then_us) / 1e6
-
-
-def time_text(us: int) -> str:
-    """ISO 8601 in UTC, with microseconds."""
-    return (_EPOCH + timedelta(microseconds=us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 # --- judgement (pure) ---------------------------------------------------------------------------------------------------
