@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import omnigraph as og
 from omnigraph.commit.engine import Engine
 from omnigraph.core.errors import Corruption, StoreRefused, StoreUnavailable
 from omnigraph.read.snapshot import Snapshot, snapshot_of_branch
@@ -110,3 +112,55 @@ def test_a_store_that_does_not_answer_is_not_called_damage(
         snap.to_arrow("Person")
     fault_proxy.calm()
     assert isinstance(snap.to_arrow("Person"), pa.Table)
+
+
+# --- deletion files -----------------------------------------------------------------------------------------------------
+
+CALLS: dict[str, Callable[[og.Graph], Any]] = {
+    "to_arrow": lambda graph: graph.snapshot().to_arrow("Person"),
+    "get": lambda graph: graph.snapshot().get("Person", "p2000"),
+    "merge": lambda graph: graph.load([{"type": "Person", "data": {"name": "p2500"}}], mode="merge"),
+    "append": lambda graph: graph.load([{"type": "Person", "data": {"name": "new"}}], mode="append"),
+    "mutate": lambda graph: graph.mutate('query q() { delete Person where name = "p2600" }'),
+}
+
+
+def _with_deletions(root: str) -> Path:
+    """A graph whose first rows are deleted, and its deletion file."""
+    with og.init(root, "node Person { name: String @key  age: I32? }") as graph:
+        rows = [{"type": "Person", "data": {"name": f"p{number}", "age": number}} for number in range(3000)]
+        graph.load(rows, mode="append")
+        graph.mutate("query q() { delete Person where age < 1000 }")
+    (found,) = Path(root).glob("nodes/*/_deletions/*")
+    return found
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_damaged_deletion_file_is_named_whatever_reads_it(local_root: str, damage: str, call: str) -> None:
+    path = _with_deletions(local_root)
+    DAMAGES[damage](path)
+    with og.open(local_root) as graph:
+        try:
+            CALLS[call](graph)
+        except Corruption as error:
+            assert error.file == f"_deletions/{path.name}"
+            assert error.version == graph._engine.latest("main").state.tables["node:Person"].version
+            assert path.parent.parent.name.partition("-")[0] in error.message
+        else:
+            # What does not read the deletions of the fragment answers; a read of all rows always does.
+            assert damage.startswith("overwritten ") and call != "to_arrow"
+
+
+def test_a_flipped_bit_in_a_deletion_file_is_no_fault_of_the_caller(local_root: str, tmp_path: Path) -> None:
+    path = _with_deletions(local_root)
+    whole, rng = path.read_bytes(), random.Random(2)
+    for _ in range(40):
+        bits = bytearray(whole)
+        bits[rng.randrange(len(bits))] ^= 1 << rng.randrange(8)
+        path.write_bytes(bits)
+        with og.open(local_root, read_only=True) as graph:
+            try:
+                graph.snapshot().to_arrow("Person")
+            except Corruption as error:
+                assert error.file == f"_deletions/{path.name}"

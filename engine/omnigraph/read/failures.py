@@ -35,7 +35,11 @@ def damaged(error: OmnigraphError, table_key: str, version: int, find_file: Call
     """The error to raise: it names table, version and file."""
     named = _FILE.search(error.message)
     file = named.group() if named is not None else find_file()
-    missing = error.facts.get("fate") == Fate.MISSING_VERSION.value or "ot found" in error.message
+    missing = (
+        error.facts.get("fate") == Fate.MISSING_VERSION.value
+        or "ot found" in error.message
+        or "it is not there" in error.message
+    )
     state = "is missing" if missing else "is damaged"
     return Corruption(
         f"{file or 'a file'} of a table {state}: table={table_key} version={version}",

@@ -323,7 +323,8 @@ class TableReader:
             if gone is not None:
                 raise gone from error
             key, version = self.declared.table_key, self.pin.version
-            raise damaged(error, key, version, lambda: self._damaged_file(names, meter)) from error
+            known = error.facts.get("file")
+            raise damaged(error, key, version, lambda: known or self._damaged_file(names, meter)) from error
 
     def _damaged_file(self, names: Sequence[str], meter: m.Meter) -> str | None:
         """The first file that does not read, found by reading one piece after the other."""

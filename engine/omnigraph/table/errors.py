@@ -115,6 +115,9 @@ _DAMAGED = (
     "invalid magic",
     "for object of size",
     "exceeds blob object size",
+    "failed to fill whole buffer",
+    "Arrow file does not contain correct footer",
+    "invalid seek to a negative or overflowing position",
     "Corrupt",
 )
 _INVALID = ("Invalid user input", "Schema error", "Append with different schema", "lance error: Invalid")

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Drain, Meter
 from omnigraph.table.errors import panics_raised, translate
 
@@ -46,10 +47,16 @@ def metered(
 
 @contextlib.contextmanager
 def reading(handle: LanceDataset, meter: Meter | None, request_class: str, what: str) -> Iterator[None]:
-    """``metered``, and a failure becomes ours ("``what`` failed: …")."""
+    """``metered``, and a failure becomes ours ("``what`` failed: …"), with the file where one of the version is damaged."""
     with metered(handle, meter, request_class):
         try:
             with panics_raised():
                 yield
         except Exception as error:
-            raise translate(error, what) from error
+            raise _explained(handle, translate(error, what), what) from error
+
+
+def _explained(handle: LanceDataset, error: OmnigraphError, what: str) -> OmnigraphError:
+    from omnigraph.table.damage import with_file  # it is needed where something is wrong only
+
+    return with_file(handle, error, what)
