@@ -26,7 +26,9 @@ from bench.house.source import PACKAGES, ROOT
 from bench.house.trace import Tracer
 
 # Where rows are judged by the rules of the schema: one call is one judgement of one whole input.
-EVALUATORS: Final = frozenset({"omnigraph.write.rules.validate:validate", "omnigraph.distributed.key_checks:check_keys"})
+EVALUATORS: Final = frozenset(
+    {"omnigraph.write.rules.validate:validate", "omnigraph.distributed.key_checks:check_keys"}
+)
 
 WARM, COUNTED = 2, 3
 SCHEMA: Final = """\
