@@ -21,6 +21,10 @@ from omnigraph.testing.calls import unavailable
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import FaultProxy
 
+# What a test is about is seldom the power: syncs of every commit would take most of the time of a suite. The tests of
+# durability ask for them by name.
+os.environ.setdefault("OMNIGRAPH_DURABILITY", "relaxed")
+
 REAL_ROOT = os.environ.get("OMNIGRAPH_TEST_S3_ROOT", "").rstrip("/")
 
 hypothesis.settings.register_profile("short", max_examples=25, deadline=None, print_blob=True)

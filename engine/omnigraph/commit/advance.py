@@ -22,6 +22,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Head
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, Merged, SwapLost, SwapUnknown, Written
+from omnigraph.store.durability import SyncFailed
 
 T = TypeVar("T")
 
@@ -153,6 +154,7 @@ def advance(
                 continue
             after = _swap(engine, proposal.base or held, proposal, spots, attempt, meter)
             may_stand = True
+            engine.durable.after_swap(after, proposal.change)
             if swapped is not None:
                 swapped(after)
             if _stands(engine, after, meter):
@@ -162,6 +164,9 @@ def advance(
                 return Ghost(engine.latest(branch, meter))
         except SwapLost:
             continue
+        except SyncFailed as error:
+            # Linux reports a failed sync once: the same file is not synced again. The caller ends what it has begun.
+            return GaveUp(held, error, may_stand)
         except SwapUnknown as error:
             failure, may_stand = StoreUnavailable(str(error)), True
         except StoreUnavailable as error:
@@ -174,14 +179,16 @@ def advance(
 
 
 def _swap(engine: Engine, base: Held, proposal: Swap, spots: Spots, attempt: int, meter: Meter) -> Held:
-    change = proposal.change
+    change = engine.durable.stamp(base.state, proposal.change)
     if isinstance(change, Merged):
+        engine.durable.before_swap(base, change)
         failpoints.hit(spots.before, attempt=attempt)
         after = engine.manifest.swap_archives(base, change, uuid=new_uuid(), meter=meter)
     else:
         written = proposal.written
         if written is None or written.base != base.version or written.change != change:
             written = engine.manifest.write(base, change, meter)
+        engine.durable.before_swap(base, change)
         failpoints.hit(spots.before, attempt=attempt)
         after = engine.manifest.swap(base, written, uuid=new_uuid(), properties=proposal.properties, meter=meter)
     failpoints.hit(spots.after, attempt=attempt)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.durable import Durable, durability_of
 from omnigraph.commit.intent import Intents
 from omnigraph.commit.plan import Owner
 from omnigraph.commit.pressure import Bounds
@@ -28,6 +29,7 @@ from omnigraph.core.ids import is_ulid
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import Boundary
+from omnigraph.manifest.durable import Durability
 from omnigraph.manifest.history import History
 from omnigraph.manifest.refs import Names
 from omnigraph.manifest.rows import SchemaRow
@@ -54,12 +56,14 @@ class Engine:
         clock: Clock = SYSTEM_CLOCK,
         read_only: bool = False,
         key_cache_bytes: int | None = None,
+        durability: Durability | None = None,
     ) -> None:
         self.store = store
         self.uri = store.uri
         self.limits = limits
         self.clock = clock
         self.read_only = read_only
+        self.durable = Durable(store, durability or durability_of(None))
         self.tables = Tables(store)
         self.manifest = Manifest(self.tables, store.uri)
         self.history = History()

@@ -14,7 +14,7 @@ from omnigraph.core.errors import AlreadyExists, NotFound, OmnigraphError, Outco
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin, SchemaRow
-from omnigraph.manifest.state import genesis
+from omnigraph.manifest.state import Change, genesis
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
 from omnigraph.schema import Catalog
 from omnigraph.schema.arrow import table_schema
@@ -48,17 +48,20 @@ def create_graph(engine: Engine, catalog: Catalog, schema: SchemaRow, *, actor: 
         schema=schema,
         pins=pins,
     )
+    state = engine.durable.before_genesis(state)
     failpoints.hit("init.before_create")
     for _ in range(CREATE_ATTEMPTS):
         try:
             held = engine.manifest.create(state, uuid=new_uuid())
             failpoints.hit("init.after_create")
+            engine.durable.after_swap(held, Change())
             return engine.remember(MAIN, held)
         except (SwapLost, SwapUnknown):
             found = _what_is_there(engine, meter)
             if found is None:
                 continue
             if found.state.in_tail(state.head.commit_id) is not None:
+                engine.durable.acknowledge(found.version, found)
                 return engine.remember(MAIN, found)
             raise _taken(engine) from None
     raise OutcomeUnknown(

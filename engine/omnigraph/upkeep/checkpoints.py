@@ -112,6 +112,7 @@ def create(
     # the swap that made it visible: a state has one name.
     made = _as_head(engine, made, meter)
     _check_opens(engine, made, meter)
+    engine.durable.root(made.manifest_version, held)
     try:
         engine.store.create(key, documents.canonical({"format": FORMAT, **vars(made)}), meter=meter)
     except KeyExists as error:

@@ -295,6 +295,7 @@ def run_cleanup(
     first, seen = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
     _refuse_drift(engine, first, meter)
     doomed = spare(wanted, first.lines)
+    engine.durable.before_deleting()
     boundaries = _raise_boundaries(engine, plan, first, doomed, run, actor, meter)
     failpoints.hit("cleanup.bounded")
     second, _ = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)

@@ -13,10 +13,15 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.pressure import INTENTS, Level, Pressure, weigh
 from omnigraph.commit.request import Outcome, Request
 from omnigraph.commit.txn import Txn, still_newest
-from omnigraph.core.errors import InvalidInput, PreconditionFailed
+from omnigraph.core.errors import InvalidInput, PreconditionFailed, StoreUnavailable
 
 
 def check_request(engine: Engine, request: Request) -> None:
+    if engine.durable.failed is not None:
+        raise StoreUnavailable(
+            f"an earlier write could not be made durable, so nothing more is written: {engine.durable.failed.message}",
+            hint="check the disk, then open the graph again; `omnigraph verify --deep` reads every file",
+        )
     if engine.read_only:
         raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False to write")
     for name, value in (("actor", request.actor), ("idempotency_key", request.idempotency_key)):
@@ -51,6 +56,7 @@ def early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:
     if request.idempotency_key is not None:
         row = engine.history.find_key(txn.held, request.idempotency_key, meter=txn.meter)
         if row is not None:
+            engine.durable.acknowledge(row.version, txn.held)
             return Outcome(row, replayed=True)
     head = txn.state.head
     if head.owner is not None and head.owner != engine.exclusive_token:

@@ -17,6 +17,7 @@ from omnigraph.commit.steps import Staged
 from omnigraph.commit.txn import Txn
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
+from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Written
 from omnigraph.table.dataset import TableRef, predict_stats
 
@@ -40,7 +41,9 @@ def predicted_pins(
 def write_ahead(engine: Engine, planned: Planned, txn: Txn, pins: Mapping[str, Pin], meter: Meter) -> Written:
     """The manifest's data file for the state that this plan should lead to."""
     change = on_state(publish_change(planned.plan, pins, planned.counts), txn.state, planned.plan)
-    return engine.manifest.write(txn.held, change, meter)
+    stamped = engine.durable.stamp(txn.state, change)
+    assert isinstance(stamped, Change)
+    return engine.manifest.write(txn.held, stamped, meter)
 
 
 def remember_own_rows(engine: Engine, txn: Txn, plan: PublishPlan, results: Mapping[str, Applied]) -> None:

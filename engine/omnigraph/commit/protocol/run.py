@@ -80,6 +80,7 @@ def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Out
                 if isinstance(prepared, _Retry):
                     continue
                 if prepared is None:
+                    engine.durable.acknowledge(txn.state.version, txn.held)
                     return Outcome(None)
                 started = engine.clock.monotonic()
                 ended = _attempt(engine, request, txn, prepared, arming)
@@ -314,10 +315,13 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
     how, plan, arming = ended.how, one.plan, one.arming
     if isinstance(how, Published | WasPublished):
         fresh = isinstance(how, Published) and how.fresh
+        if not fresh:
+            one.engine.durable.acknowledge(how.rows[-1].version, how.held)
         warning = arming.finish(plan.op, keep_lease=fresh)
         one.engine.remember(one.request.branch, how.held)
         remember_own_rows(one.engine, one.txn, plan, results)
         return Outcome(how.rows[-1], warnings=() if warning is None else (warning.message,))
+    one.engine.durable.acknowledge(how.held.version, how.held)
     refused = ended.refusal.check if ended.refusal is not None else None
     lasts = refused is not None and refused.check in _LASTING
     if not lasts and arming.requeue(how.held.state):

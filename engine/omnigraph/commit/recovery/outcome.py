@@ -87,6 +87,7 @@ def _recorded(engine: Engine, commit_id: str, lines: Iterable[ManifestLine], met
         if isinstance(row, MergedRow):
             row = row.row
         if isinstance(row, CommitRow):
+            engine.durable.acknowledge(row.version, line.held)
             return Fate(LANDED, row, branch=line.name)
         if row is not None and aborted is None:
             aborted = Fate(ABORTED, row, branch=line.name)

@@ -15,6 +15,7 @@ from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import Decision, End, decide
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
+from omnigraph.commit.intent_format import APPLIED
 from omnigraph.commit.pins import landed_pins
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.properties import ABORT, OP, PLAN, Counts, counts_in
@@ -119,6 +120,7 @@ def recover_one(
         return _finish(engine, intent, plan, found, meter)
     if plan is None or found.held is None:
         raise AssertionError("only a plan on a live branch gets here")
+    engine.durable.before_rolling_forward(applied=intent.state == APPLIED and intent.durable)
     if decision is Decision.ROLL_FORWARD and _roll_forward(engine, plan, found, meter):
         tables = _moves(plan)
         _record(engine, intent, audit.ROLLED_FORWARD, tables)

@@ -30,7 +30,7 @@ Say = Callable[[Any], None]
 
 
 def environment(how: str) -> dict[str, str]:
-    return {} if how == AS_IT_IS else {ENVIRONMENT: "relaxed"}
+    return {ENVIRONMENT: "commit" if how == AS_IT_IS else "relaxed"}
 
 
 def name_of(number: int) -> str:
