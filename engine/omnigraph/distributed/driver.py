@@ -1,6 +1,6 @@
-"""Judging a staged batch by partitions: what is asked of which rows, and the partitions' answers put together into one verdict.
+"""Checking a staged batch by partitions: what is asked of which rows, and the partitions' answers put together into one verdict.
 
-Owns the rounds of such a result, and setting rows aside by it. Rows are read, brought together and compared by an
+Owns the rounds of such a check, and setting rows aside by it. Rows are read, brought together and compared by an
 exchange, here in passes or on executors; here is a number or two a row at most. The rules are those of any load, and so is
 the verdict.
 """

@@ -1,7 +1,7 @@
 """The verdict on a batch that was staged in parts: the rules about several rows, on key columns alone.
 
 Owns how staged rows are fed to the one evaluator: block by block, so that of a row only what its id and its keys come to is
-held, and in passes where even that is more than there is budget for. What a row shows by itself was judged where it was
+held, and in passes where even that is more than there is budget for. What a row shows by itself was checked where it was
 staged and comes in as a log, unless ``values`` says that it was not.
 """
 
@@ -52,7 +52,7 @@ class CheckResult:
 def check_keys(
     given: PartInput, txn: Txn, mode: Mode, budget: Budget | None = None, *, values: bool = False
 ) -> CheckResult:
-    """Judge staged parts against the pins of a transaction."""
+    """Check staged parts against the pins of a transaction."""
     return _KeyChecks(given, txn, mode, budget or Budget.of(None), values).run()
 
 

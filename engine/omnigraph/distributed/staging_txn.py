@@ -88,7 +88,7 @@ class StagingTxn:
 
     _engine: Engine = field(repr=False)
     _record: Record
-    sent: bool = False  # a table commit of these files may be on its way: they are nobody's to delete
+    sent: bool = False  # a table commit of these files may be on its way: no one may delete them
 
     @property
     def id(self) -> str:
@@ -110,7 +110,7 @@ class StagingTxn:
 
     def table(self, name: str) -> StagingTable:
         """By table key (``node:Person``) or type name."""
-        key = self.key_of(name)
+        key = self._record.key_of(name)
         noted = self._record.table(key)
         tables = self._engine.tables
         held = self._engine.known(self.branch) or self._engine.latest(self.branch)
@@ -127,14 +127,6 @@ class StagingTxn:
             fields,
         )
 
-    def key_of(self, name: str) -> str:
-        """The table key of a table key or a type name."""
-        keys = [table.key for table in self._record.tables]
-        for key in (name, f"node:{name}", f"edge:{name}"):
-            if key in keys:
-                return key
-        raise NotFound(f"the graph has no type {name!r}", hint=f"it has {', '.join(keys[:20])}", table_key=name)
-
     def add(self, staged: Staged) -> None:
         """Note files in the record, so that an abort and a cleanup can find them."""
         added = listed(staged)
@@ -150,7 +142,7 @@ class StagingTxn:
     def abort(self) -> int:
         """Delete exactly the files that were added, then the record. Returns how many files went.
 
-        What a commit has taken up stays: whoever died after it may have been published by a recovery since, or may yet be."""
+        Files that a commit names stay: a recovery may have published a commit whose process died, or may yet do so."""
         keys = self._free(self._record.files())
         failures = self._engine.store.delete_many(keys)
         if failures:
@@ -175,14 +167,14 @@ class StagingTxn:
             try:
                 handle = self._engine.tables.open_latest(ref, meter)
             except NotFound:
-                continue  # the whole table is gone, or is rubbish that a cleanup takes
+                continue  # the whole table is gone, or a cleanup takes it
             free |= {base + file.path.rpartition(base)[2] for file in loose_files(handle, noted.key, meter)}
         return sorted(wanted & free)
 
     # --- batches that are staged in parts ---------------------------------------------------------------------------
 
     def task(self, mode: str, *, set_aside: bool = False, rows_per_file: int | None = None) -> PartTask:
-        """What somebody elsewhere needs to stage parts of a batch; picklable. ``set_aside``: bad rows are kept apart with
+        """What another process needs to stage parts of a batch; picklable. ``set_aside``: bad rows are kept apart with
         their records instead of being counted."""
         from omnigraph.distributed.stage_task import ROWS_PER_FILE, PartTask, Target
 
@@ -266,7 +258,7 @@ class StagingTxn:
                 if held.staged is not None:
                     self._record.check_mine(held.staged)
         task = self.task(mode, rows_per_file=rows_per_file)
-        keys = [self.key_of(name) for name in types]
+        keys = [self._record.key_of(name) for name in types]
         given = PartInput(parts, keys, task.catalog, set_aside=options.sets_aside)
         checker = Checker(Budget.of(memory_mb), exchange, exchange_always)
         digest = parts_digest(parts, keys, mode, sets_aside=options.sets_aside)
@@ -294,7 +286,7 @@ class StagingTxn:
         options = LoadOptions(mode="append", branch=self.branch, idempotency_key=idempotency_key)
         return replay(self._engine, options, Meter())
 
-    # --- fragments that somebody else described -----------------------------------------------------------------------
+    # --- fragments that another program described -----------------------------------------------------------------------
 
     def load_staged(
         self,
