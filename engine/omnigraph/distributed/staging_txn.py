@@ -39,7 +39,9 @@ from omnigraph.write.load_options import CheckReport, LoadOptions, replay
 from omnigraph.write.receipt import Receipt
 
 if TYPE_CHECKING:
+    from omnigraph.distributed.load import PartLoad
     from omnigraph.distributed.parts_report import PartsReport
+    from omnigraph.distributed.placement import Checker
     from omnigraph.distributed.shuffle import Exchange
     from omnigraph.distributed.stage_task import PartTask
 
@@ -231,9 +233,6 @@ class StagingTxn:
         equal keys together elsewhere; without one that is done in passes, and about 30 bytes for each row with an id of its
         own are needed besides. ``checks``: the report of ``check_parts`` on the same parts with the same options; while nothing
         has moved since, the batch is not checked again. Where it fails with ``sent`` still false, an abort takes everything back."""
-        from omnigraph.distributed.batch_rows import PartInput
-        from omnigraph.distributed.load import PartLoad
-        from omnigraph.distributed.parts_report import parts_digest
         from omnigraph.distributed.pass_rules import Budget
         from omnigraph.distributed.placement import Checker
 
@@ -253,19 +252,36 @@ class StagingTxn:
         if known is not None:
             self.abort()
             return known
+        task = self.task(mode, rows_per_file=rows_per_file)
+        checker = Checker(Budget.of(memory_mb), exchange, exchange_always)
+        load = self._part_load(list(parts), types, options, task, workers or Threads(), checker, checks)
+        return self._run(load, progress)
+
+    def _part_load(
+        self,
+        parts: list[StagedPart],
+        types: Iterable[str],
+        options: LoadOptions,
+        task: PartTask,
+        workers: Workers,
+        checker: Checker,
+        checks: PartsReport | None,
+    ) -> PartLoad:
+        from omnigraph.distributed.batch_rows import PartInput
+        from omnigraph.distributed.load import PartLoad
+        from omnigraph.distributed.parts_report import parts_digest
+
         for part in parts:
             for held in part.tables:
                 if held.staged is not None:
                     self._record.check_mine(held.staged)
-        task = self.task(mode, rows_per_file=rows_per_file)
         keys = [self._record.key_of(name) for name in types]
         given = PartInput(parts, keys, task.catalog, set_aside=options.sets_aside)
-        checker = Checker(Budget.of(memory_mb), exchange, exchange_always)
-        digest = parts_digest(parts, keys, mode, sets_aside=options.sets_aside)
+        digest = parts_digest(parts, keys, options.mode, sets_aside=options.sets_aside)
         trusted = checks if checks is not None and checks.digest == digest else None
-        load = PartLoad(
-            self._engine, options, given, task, self._record, workers or Threads(), self.add, checker, trusted=trusted
-        )
+        return PartLoad(self._engine, options, given, task, self._record, workers, self.add, checker, trusted=trusted)
+
+    def _run(self, load: PartLoad, progress: Listener | None) -> Receipt:
         try:
             with operating("load", self._engine.uri, writes=True, listener=progress, clock=self._engine.clock):
                 done = load.run()
