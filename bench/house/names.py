@@ -14,7 +14,7 @@ from typing import Final
 from bench.house.source import House, Module
 
 # Modules whose public names a program may import, and those of which every class is raised.
-EXPORTS: Final = ("omnigraph", "omnigraph_pipelines", "omnigraph_pipelines.spark")
+EXPORTS: Final = ("omnigraph", "omnigraph.distributed", "omnigraph_pipelines", "omnigraph_pipelines.spark")
 ERRORS: Final = "omnigraph.core.errors"
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z][a-z]+|[A-Z]+\d*")

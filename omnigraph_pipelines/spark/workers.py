@@ -61,16 +61,16 @@ class SparkExchange:
         self,
         map_: Callable[[Any, int | None], Iterator[distributed.Piece]],
         items: Sequence[Any],
-        judge: Callable[[int, Iterable[distributed.Piece]], R],
+        reduce: Callable[[int, Iterable[distributed.Piece]], R],
         partitions: int,
     ) -> list[R]:
-        """What ``judge`` says of each partition that has rows, in the order of the partitions."""
+        """What ``reduce`` says of each partition that has rows, in the order of the partitions."""
         if not items:
             return []
         pieces = _apart(self._spark, items).mapInArrow(_mapping(map_), PIECE)
         together = pieces.repartitionById(partitions, pieces.partition.cast("int"))
         with og.progress.phase("comparing", unit="partitions", total=partitions), watched(self._spark) as tally:
-            found = answers(together.mapInArrow(_reducing(partial(_counted, tally.add, judge)), ANSWER))
+            found = answers(together.mapInArrow(_reducing(partial(_counted, tally.add, reduce)), ANSWER))
             tally.seen(partitions, 0)
         return found
 
@@ -126,7 +126,7 @@ def _mapping(map_: Callable[[Any, int | None], Iterator[distributed.Piece]]) -> 
     return run
 
 
-def _reducing(judge: Callable[[int, Iterable[distributed.Piece]], Any]) -> Callable[[Any], Iterator[Any]]:
+def _reducing(reduce: Callable[[int, Iterable[distributed.Piece]], Any]) -> Callable[[Any], Iterator[Any]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: dict[int, list[distributed.Piece]] = {}
         for batch in batches:
@@ -136,7 +136,7 @@ def _reducing(judge: Callable[[int, Iterable[distributed.Piece]], Any]) -> Calla
                     return
                 held.setdefault(partition, []).append(distributed.Piece.from_bytes(partition, data))
         for partition in sorted(held):
-            yield answer(partition, partial(judge, partition), held.pop(partition))
+            yield answer(partition, partial(reduce, partition), held.pop(partition))
 
     return run
 

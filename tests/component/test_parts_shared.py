@@ -44,7 +44,7 @@ class Wire:
         self,
         map_: Callable[[Any, int | None], Iterator[Piece]],
         items: Sequence[Any],
-        judge: Callable[[int, Iterable[Piece]], Any],
+        reduce: Callable[[int, Iterable[Piece]], Any],
         partitions: int,
     ) -> list[Any]:
         self.rounds += 1
@@ -52,12 +52,12 @@ class Wire:
         for item in pickle.loads(pickle.dumps(list(items))):
             for piece in pickle.loads(pickle.dumps(map_))(item, None):
                 sent[piece.partition].append(piece.to_bytes())
-        judge = pickle.loads(pickle.dumps(judge))
+        reduce = pickle.loads(pickle.dumps(reduce))
         answers = [
-            pickle.dumps(judge(partition, [Piece.from_bytes(partition, one) for one in reversed(sent[partition])]))
+            pickle.dumps(reduce(partition, [Piece.from_bytes(partition, one) for one in reversed(sent[partition])]))
             for partition in sorted(sent)
         ]
-        self.bytes += len(pickle.dumps((map_, judge, list(items)))) + sum(map(len, answers))
+        self.bytes += len(pickle.dumps((map_, reduce, list(items)))) + sum(map(len, answers))
         return [pickle.loads(answer) for answer in answers]
 
 

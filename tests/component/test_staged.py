@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from lance.fragment import write_fragments
 
 import omnigraph as og
+from omnigraph.distributed import staging_record
 from omnigraph.schema import table_schema
 
 SCHEMA = """
@@ -149,6 +151,30 @@ def test_missing_or_short_files_are_found_before_anything_is_armed(graph: og.Gra
         txn.load_staged({"node:Person": staged})
     assert graph.snapshot().commit_id == before
     assert files(graph, "__recovery") == set()
+
+
+def test_a_file_of_an_earlier_boot_needs_its_digest(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut may take the last bytes of a file that nothing has synced, and leave its size."""
+    txn = graph.begin()
+    staged = stage(graph, txn, "bob")
+    (file,) = staged.files
+    assert file.xxh3 is not None
+    path = Path(txn.table("Person").uri, file.path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-8] + bytes(8))
+    monkeypatch.setattr(staging_record, "started_at_us", lambda: 1 << 60)
+    with pytest.raises(og.errors.InvalidInput, match="does not hold the bytes"):
+        txn.load_staged({"node:Person": staged})
+    unknown = staged.model_copy(update={"files": [file.model_copy(update={"xxh3": None})]})
+    with pytest.raises(og.errors.InvalidInput, match="digest is not known"):
+        txn.load_staged({"node:Person": unknown})
+    assert files(graph, "__recovery") == set()
+    path.write_bytes(whole)
+    assert txn.load_staged({"node:Person": staged}).tables["node:Person"].inserted == 1
+
+
+def test_when_this_machine_was_started_is_known() -> None:
+    assert 0 < staging_record.started_at_us() < time.time_ns() // 1000
 
 
 def test_fragments_of_another_staging_are_refused(graph: og.Graph) -> None:

@@ -34,7 +34,7 @@ def graph(tmp_path: Path) -> Iterator[og.Graph]:
 def entered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every entry into an evaluator of the rules."""
     found: list[str] = []
-    for kind, name in ((Evaluation, "__init__"), (PartitionedCheck, "_rounds")):
+    for kind, name in ((Evaluation, "__init__"), (PartitionedCheck, "round")):
         plain = getattr(kind, name)
 
         def noted(*args: Any, kind: type = kind, plain: Any = plain, **options: Any) -> Any:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph
+from omnigraph import distributed
 from omnigraph.core.limits import Limits
 from omnigraph.core.metrics import INSTRUMENTS
 from omnigraph.graph import Graph
@@ -35,7 +36,7 @@ _MORE = {
     "CleanupReport": "omnigraph.upkeep.cleanup",
 }
 _LINE_CHARS = 90
-_PLACES = ("omnigraph.read", "omnigraph.write", "omnigraph.upkeep", "omnigraph.branch")
+_PLACES = ("omnigraph.read", "omnigraph.write", "omnigraph.distributed", "omnigraph.upkeep", "omnigraph.branch")
 
 
 def limits() -> str:
@@ -69,6 +70,10 @@ def python_interface() -> str:
             parts += [f"### `omnigraph.{name}`", "", _first(value), ""]
         elif not inspect.isclass(value):
             parts += [f"### `omnigraph.{name}`", "", f"`{value!r}`", ""]
+    parts += ["## Module `omnigraph.distributed`", "", _first(distributed), ""]
+    for name in distributed.__all__:
+        if inspect.isfunction(value := getattr(distributed, name)):
+            parts += _callable(f"omnigraph.distributed.{name}", value, "###")
     parts += ["## `Graph`", "", _first(Graph), ""]
     for name, member in _members(Graph):
         parts += _member(f"graph.{name}", member, "###")
@@ -92,10 +97,15 @@ def _classes() -> dict[str, type]:
         function = member.fget if isinstance(member, property) else member
         for word in re.findall(r"[A-Z]\w+", str(getattr(function, "__annotations__", {}).get("return", ""))):
             if modules.get(word, "").startswith(
-                ("omnigraph.read", "omnigraph.write", "omnigraph.upkeep", "omnigraph.br")
+                ("omnigraph.read", "omnigraph.write", "omnigraph.distributed", "omnigraph.upkeep", "omnigraph.br")
             ):
                 found[word] = modules[word]
-    named = {name: value for name in omnigraph.__all__ if inspect.isclass(value := getattr(omnigraph, name))}
+    named = {
+        name: value
+        for package in (omnigraph, distributed)
+        for name in package.__all__
+        if inspect.isclass(value := getattr(package, name))
+    }
     return named | {name: getattr(importlib.import_module(module), name) for name, module in found.items()}
 
 

@@ -15,8 +15,10 @@ from omnigraph.cli import tree
 from omnigraph.cli.reference import help_text
 from omnigraph.commit.intent import decode
 from omnigraph.commit.recovery.audit import SCHEMA as AUDIT_SCHEMA
+from omnigraph.core.documents import canonical
 from omnigraph.core.errors import all_errors
-from omnigraph.distributed.staging_record import Record, StagedFragments
+from omnigraph.distributed.fragments import StagedFragments
+from omnigraph.distributed.staging_record import decode as decode_record
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import ARROW_SCHEMA
 from omnigraph.manifest.state import TAIL_KEEP, TAIL_ROLL
@@ -147,7 +149,8 @@ def test_the_intent_that_is_shown_is_one() -> None:
 
 def test_the_staging_record_that_is_shown_is_one() -> None:
     [shown] = [b for b in pages.blocks(REFERENCE / "storage-format.md") if b.option("is") == "staging"]
-    record = Record.model_validate_json(shown.text)
+    raw = json.loads(shown.text)
+    record = decode_record(raw["id"], canonical(raw))
     assert record.staged and set(json.loads(shown.text)["staged"][0]) == set(StagedFragments.model_fields)
 
 

@@ -382,3 +382,28 @@ print("stopped")
 def test_a_session_that_the_resource_started_ends_with_it() -> None:
     done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, check=False)
     assert done.stdout.endswith("stopped\n"), done.stderr
+
+
+def test_a_batch_is_checked_once(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The staging step checks it as a whole; the commit step trusts that as long as the graph has not moved."""
+    from omnigraph.write.rules.validate import Evaluation
+
+    entered: list[str] = []
+    plain = Evaluation.__init__
+
+    def noted(*args: Any, **options: Any) -> None:
+        entered.append("evaluated")
+        plain(*args, **options)
+
+    monkeypatch.setattr(Evaluation, "__init__", noted)
+    location.land("b1", people="Ada,36")
+    assert location.run("crm", "b1").success and len(location.commits()) == 1
+    assert len(entered) == 1
+    # Between the steps of the next batch the graph moves: it is checked again.
+    location.land("b2", people="Bob,40")
+    assert location.run("crm", "b2", only=TABLES).success
+    with location.graph as reader, og.open(reader.uri) as graph:
+        graph.load([{"type": "Person", "data": {"name": "Cid"}}], mode="merge")
+    entered.clear()
+    assert location.run("crm", "b2", only=[COMMIT]).success
+    assert len(entered) == 1

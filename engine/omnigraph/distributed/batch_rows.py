@@ -73,9 +73,9 @@ class PartInput:
         self.tables: Mapping[str, Sequence[TaskRows]] = dict(sorted(held_rows.items()))
         self._packed: dict[str, list[Mapping[str, Any]]] = {}
         self.records = sum(part.records for part in self._parts)
-        judged = () if set_aside else self._parts
-        self.malformed = self._complaints(part.malformed for part in judged)
-        self.bad_values = self._complaints(part.bad_values for part in judged)
+        checked = () if set_aside else self._parts
+        self.malformed = self._complaints(part.malformed for part in checked)
+        self.bad_values = self._complaints(part.bad_values for part in checked)
 
     @property
     def keys(self) -> frozenset[str]:

@@ -23,7 +23,7 @@ from omnigraph.write.load_options import LoadOptions
 from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, too_many
 from omnigraph.write.rules.validate import Verdict
 
-_CHECK_S = 3600.0  # judging reads every staged key once
+_CHECK_S = 3600.0  # a check reads every staged key once
 
 
 def check_parts(
@@ -44,7 +44,7 @@ def check_parts(
     options.check()
     engine, meter = txn._engine, Meter()
     task = txn.task(mode)
-    parts, keys = list(parts), [txn.key_of(name) for name in types]
+    parts, keys = list(parts), [txn._record.key_of(name) for name in types]
     given = PartInput(parts, keys, task.catalog, set_aside=options.sets_aside)
     held = read_current(engine, txn.branch, meter=meter)
     view = Txn(engine, txn.branch, held, Deadline(engine.clock, _CHECK_S), meter)

@@ -1,6 +1,6 @@
-"""Judging a staged batch by partitions: what is asked of which rows, and the partitions' answers put together into one verdict.
+"""Checking a staged batch by partitions: what is asked of which rows, and the partitions' answers put together into one verdict.
 
-Owns the rounds of such a result, and setting rows aside by it. Rows are read, brought together and compared by an
+Owns the rounds of such a check, and setting rows aside by it. Rows are read, brought together and compared by an
 exchange, here in passes or on executors; here is a number or two a row at most. The rules are those of any load, and so is
 the verdict.
 """
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from omnigraph.write.base.rejects import Rejected
 from omnigraph.write.base.violations import SHOWN_MAX, Violation, ViolationLog
 from omnigraph.write.base.wording import Wording
 from omnigraph.write.rules.key_rules import unique_groups
+from omnigraph.write.rules.quarantine import sift_rounds
 from omnigraph.write.rules.validate import Conflict, Verdict
 
 STAGED_ROW_BYTES: Final = 400
@@ -45,10 +46,6 @@ ITEM_ROWS: Final = 1 << 20
 
 NOWHERE: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
 _PLACEHOLDERS: Final = re.compile(f"{PLACEHOLDER}([0-9]+){PLACEHOLDER}")
-
-# Kinds of faults in the order in which rows leave for them. What comes before may be the reason for what comes after.
-_GRAPH: Final = frozenset({v.KEY_CONFLICT, v.UNIQUE})
-_NEVER_SET_ASIDE: Final = frozenset({v.CARD_MIN, v.ORPHAN})
 
 Addresses = npt.NDArray[np.uint64]
 
@@ -87,23 +84,18 @@ class PartitionedCheck:
 
     def validate(self) -> PartitionedVerdict:
         """Everything that is wrong."""
-        return self._answered(self._rounds(every=False))
+        return self._answered(self.round(every=False))
 
     def sift(self) -> PartitionedVerdict:
-        """Take out rows until the rest stands: in the same rounds as where a batch is held. Ends, because every round but
-        the last takes at least one row."""
-        rejected: list[Rejected] = []
-        while True:
-            found, addresses = self._rounds(every=True)
-            falling = _falling(found)
-            if not falling:
-                answered = self._answered((found, addresses))
-                return replace(answered, rejected=tuple(sorted(rejected, key=lambda one: one.order)))
-            rejected += self._drop(falling)
+        """Take out rows until the rest stands: in the same rounds as where a batch is held."""
+        rounds = _DriverRounds(self)
+        sift_rounds(rounds)
+        answered = self._answered(([*rounds.found], rounds.addresses))
+        return replace(answered, rejected=tuple(sorted(rounds.rejected, key=lambda one: one.order)))
 
     # --- rounds --------------------------------------------------------------------------------------------------------
 
-    def _rounds(self, *, every: bool) -> tuple[list[Found], dict[str, Addresses]]:
+    def round(self, *, every: bool) -> tuple[list[Found], dict[str, Addresses]]:
         asks = not self.given.malformed
         given = frozenset(key for key in self.given.tables if self._minted(key) is not True)
         asked = Questions(self.mode, self.given.keys, given, asks=asks)
@@ -205,7 +197,7 @@ class PartitionedCheck:
         )
         return PartitionedVerdict(Verdict(log.shown, log.total, taken, self.reads), addresses)
 
-    def _drop(self, falling: Sequence[Found]) -> list[Rejected]:
+    def drop(self, falling: Sequence[Found]) -> list[Rejected]:
         """Take out all rows that these name, with all reasons that this round has for them."""
         reasons: dict[tuple[str, int], list[Violation]] = {}
         for one in sorted(falling, key=lambda one: one.rank):
@@ -247,16 +239,23 @@ def _found(answers: Iterable[PartitionResult]) -> list[Found]:
     return [one for answer in answers for one in answer.found]
 
 
-def _falling(found: Sequence[Found]) -> list[Found]:
-    """What is set aside in this round: the first kind of fault that there is."""
-    kinds: list[Callable[[Found], Any]] = [
-        lambda one: one.local,
-        lambda one: one.code in _GRAPH,
-        lambda one: one.code == v.ENDPOINT,
-        lambda one: one.code not in _NEVER_SET_ASIDE,
-    ]
-    for kind in kinds:
-        falling = [one for one in found if kind(one)]
-        if falling:
-            return falling
-    return []
+@dataclass
+class _DriverRounds:
+    """Rounds in which partitions answer both questions at once: what rows show by themselves, and what the graph says."""
+
+    check: PartitionedCheck
+    rejected: list[Rejected] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    addresses: dict[str, Addresses] = field(default_factory=dict)
+
+    def local(self) -> list[Found]:
+        self.found, self.addresses = self.check.round(every=True)
+        return [one for one in self.found if one.local]
+
+    def asked(self) -> list[Found]:
+        return [one for one in self.found if not one.local]
+
+    def drop(self, found: Sequence[Found]) -> int:
+        dropped = self.check.drop(found)
+        self.rejected += dropped
+        return len(dropped)

@@ -29,7 +29,7 @@ _XXH3 = re.compile(r"[0-9a-f]{32}")
 
 def schema_id_of(state: State) -> str:
     """The identity of a branch's schema, as staged rows carry it."""
-    return state.schema.hash
+    return state.schema.id
 
 
 def _check_path(path: str) -> str:
@@ -53,7 +53,7 @@ class StagedFile(Document):
 
 
 class StagedFragments(Document):
-    """Fragments of one table that a task has written and nobody has committed. A document: ``to_json``, ``from_json``.
+    """Fragments of one table that a task has written and no version names. A document: ``to_json``, ``from_json``.
 
     ``new`` and ``updated`` hold Lance's own fragment JSON; ``updated`` and ``removed`` only occur in ``update``, which is
     tied to the pin that it was made on. ``fields`` maps the properties that the files hold to Lance's field ids: the id of a

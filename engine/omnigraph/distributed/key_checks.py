@@ -1,14 +1,13 @@
 """The verdict on a batch that was staged in parts: the rules about several rows, on key columns alone.
 
 Owns how staged rows are fed to the one evaluator: block by block, so that of a row only what its id and its keys come to is
-held, and in passes where even that is more than there is budget for. What a row shows by itself was judged where it was
+held, and in passes where even that is more than there is budget for. What a row shows by itself was checked where it was
 staged and comes in as a log, unless ``values`` says that it was not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -18,21 +17,20 @@ import numpy.typing as npt
 
 from omnigraph.commit.txn import Txn
 from omnigraph.distributed.batch_rows import PartInput, key_columns
-from omnigraph.distributed.id_reuse import AdoptedIds, adopt
-from omnigraph.distributed.pass_rules import Budget, Pass, PassCardinality, PassUnique, forget_texts
+from omnigraph.distributed.id_reuse import AdoptedIds
+from omnigraph.distributed.pass_rules import Budget, PassCardinality, PassUnique, forget_texts
 from omnigraph.schema import table_schema
 from omnigraph.schema.catalog import EdgeType, TableType
 from omnigraph.table.arrays import positions
 from omnigraph.write.base.blocks import Block
-from omnigraph.write.base.changes import Mode, PinnedView, RecordingView, TypeChange
+from omnigraph.write.base.changes import Mode, PinnedView, TypeChange
 from omnigraph.write.base.committed_rows import is_scanned
 from omnigraph.write.base.constants import ENDS
-from omnigraph.write.base.rejects import Finding
-from omnigraph.write.base.violations import ViolationLog
-from omnigraph.write.rules.edge_rules import CardinalityRule, Loose, unresolved_ends
-from omnigraph.write.rules.id_reuse import adopt_ids, identifying_group
+from omnigraph.write.rules.edge_rules import CardinalityRule
+from omnigraph.write.rules.id_reuse import adopt_ids, committed_ids, identifying_group
 from omnigraph.write.rules.key_rules import KeyedRows, UniqueRule, unique_groups
-from omnigraph.write.rules.validate import Conflicts, Evaluation, Judged, TableChecks, Verdict, judged
+from omnigraph.write.rules.streamed import StreamedEvaluation
+from omnigraph.write.rules.validate import Verdict
 
 Addresses = npt.NDArray[np.uint64]
 
@@ -54,7 +52,7 @@ class CheckResult:
 def check_keys(
     given: PartInput, txn: Txn, mode: Mode, budget: Budget | None = None, *, values: bool = False
 ) -> CheckResult:
-    """Judge staged parts against the pins of a transaction."""
+    """Check staged parts against the pins of a transaction."""
     return _KeyChecks(given, txn, mode, budget or Budget.of(None), values).run()
 
 
@@ -99,7 +97,12 @@ def _adopted(
         return None
     rows = given.rows(key)
     names = list(dict.fromkeys(("id", *group)))
-    return AdoptedIds(tuple(adopt(key, group, blocks(key, names), view, pass_, rows) for pass_ in budget.passes(rows)))
+    passes = []
+    for pass_ in budget.passes(rows):
+        about = rows // max(pass_.count, 1) + 1
+        numbers, ids = committed_ids(key, group, blocks(key, names), view, rows=about, chosen=pass_.mine)
+        passes.append((numbers.astype(np.int32) if rows < 1 << 31 else numbers, ids))
+    return AdoptedIds(tuple(passes))
 
 
 class _KeyChecks:
@@ -109,16 +112,12 @@ class _KeyChecks:
         self._mode: Mode = mode
         self._budget = budget
         self._values = values
-        self._view = RecordingView(txn)
-        self._log = _given_log(given)
-        self._conflicts = Conflicts()
-        # Rows are missing otherwise that others may lean on.
-        self._asks = not given.malformed
-        empty = []
-        for key in given.tables:
-            declared = given.catalog.by_table_key(key)
-            empty.append(TypeChange(declared, table_schema(declared).empty_table(), mode))
-        self._evaluation = Evaluation(empty, given.catalog, txn.engine.limits, values=values)
+        types = [given.catalog.by_table_key(key) for key in given.tables]
+        self._evaluation = StreamedEvaluation(
+            types, given.catalog, mode, txn, txn.engine.limits, values=values, found_nodes_max=_FOUND_NODES_MAX
+        )
+        if given.malformed:
+            self._evaluation.stop_asking()  # rows are missing that others may depend on
         self._adopted: dict[str, AdoptedIds] = {}
         self._held: dict[str, list[Block]] = {}  # small enough to be read once
 
@@ -134,18 +133,16 @@ class _KeyChecks:
             # These two have passes of their own, when all ids are known.
             one.uniques, one.card = [], None
         for key, one in checks.items():
-            if self._asks:
+            if self._evaluation.asks:
                 self._adopt(key)
             for block in self._blocks(key, None if self._values else ["id", *_ends_of(one.type)]):
-                self._report(self._of_block(key, one, block))
+                self._evaluation.feed(key, block)
             self._forget_ids(key)
         for key, group in uniques:
-            self._in_passes(key, partial(self._unique, key, group), list(dict.fromkeys(("id", *group))))
+            self._unique(key, group)
         for key in counted:
-            self._in_passes(key, partial(self._cardinality, key), ["id", "src"])
-        if self._asks:
-            self._evaluation.report(self._evaluation.ask(self._view), self._log, self._conflicts)
-        verdict = Verdict(self._log.shown, self._log.total, self._conflicts.all(), frozenset(self._view.reads))
+            self._cardinality(key)
+        verdict = self._evaluation.finish(self._given.malformed, self._given.bad_values)
         return CheckResult(verdict, {key: one.rewritten.given_rows for key, one in checks.items()}, self._adopted)
 
     def _rows(self, key: str) -> int:
@@ -162,13 +159,10 @@ class _KeyChecks:
             self._held[key] = list(self._given.blocks(self._txn, key, key_columns(declared)))
         return (block if adopted is None else adopted.put_into(block) for block in self._held[key])
 
-    def _report(self, found: Iterable[Judged]) -> None:
-        self._evaluation.report(found, self._log, self._conflicts)
-
     # --- ids and endpoints, block by block -------------------------------------------------------------------------------
 
     def _adopt(self, key: str) -> None:
-        adopted = _adopted(self._given, key, self._mode, self._budget, self._view, self._blocks)
+        adopted = _adopted(self._given, key, self._mode, self._budget, self._evaluation.view, self._blocks)
         if adopted is not None:
             self._adopted[key] = adopted
 
@@ -179,58 +173,32 @@ class _KeyChecks:
         if adopted is not None and is_large:
             self._adopted[key] = adopted.without_ids()
 
-    def _of_block(self, key: str, checks: TableChecks, block: Block) -> Iterator[Judged]:
-        found = [judged(key, finding) for finding in checks.feed(block)]
-        yield from found
-        if not self._asks:
-            checks.ids.forget()
-            return
-        if self._mode == "append":
-            yield from (judged(key, finding) for finding in checks.ids.ask(self._view))
-        if isinstance(checks.type, EdgeType):
-            yield from self._ends(key, checks.type, block)
-
-    def _ends(self, key: str, edge: EdgeType, block: Block) -> Iterator[Judged]:
-        """Endpoints of one block that do not exist."""
-        presence = self._evaluation.presence
-        asked: list[Any] = [(block, end, presence(edge.src_type if end == "src" else edge.dst_type)) for end in ENDS]
-        if block.batch.num_rows < _THREADS_FROM_ROWS:
-            open_ends = [unresolved_ends(*one) for one in asked]
-        else:
-            with ThreadPoolExecutor(_SEARCH_THREADS, "omnigraph-check") as pool:
-                open_ends = list(pool.map(lambda one: unresolved_ends(*one), asked))
-        for (_, _, nodes), unresolved in zip(asked, open_ends, strict=True):
-            if unresolved is not None:
-                for _, finding in nodes.check(self._view, [unresolved]):
-                    yield judged(key, finding)
-                nodes.forget_beyond(_FOUND_NODES_MAX)
-
     # --- tuples and numbers of edges, in passes --------------------------------------------------------------------------
 
-    def _in_passes(self, key: str, look: Any, names: list[str]) -> None:
-        for pass_ in self._budget.passes(self._rows(key)):
-            self._report(judged(key, finding) for finding in look(pass_, names))
-
-    def _unique(self, key: str, group: tuple[str, ...], pass_: Pass, names: list[str]) -> Iterator[Finding]:
+    def _unique(self, key: str, group: tuple[str, ...]) -> None:
         checks = self._evaluation.checks[key]
-        rule = UniqueRule(checks.type, group, self._mode)
-        if not pass_.is_plain:
-            rule = PassUnique(checks.type, group, self._mode, pass_, self._rows(key), self._again(key))
-        for block in self._blocks(key, names):
-            yield from rule.feed(block)
-        if self._asks:
-            yield from rule.ask(self._view, checks.rewritten)
+        for pass_ in self._budget.passes(self._rows(key)):
+            rule = UniqueRule(checks.type, group, self._mode)
+            if not pass_.is_plain:
+                rule = PassUnique(checks.type, group, self._mode, pass_, self._rows(key), self._again(key))
+            for block in self._blocks(key, list(dict.fromkeys(("id", *group)))):
+                self._evaluation.report(key, rule.feed(block))
+            if self._evaluation.asks:
+                self._evaluation.report(key, rule.ask(self._evaluation.view, checks.rewritten), asked=True)
 
-    def _cardinality(self, key: str, pass_: Pass, names: list[str]) -> Iterator[Finding | Loose]:
+    def _cardinality(self, key: str) -> None:
         checks = self._evaluation.checks[key]
         assert isinstance(checks.type, EdgeType)
-        rule = CardinalityRule(checks.type, self._mode, checks.rewritten)
-        if not pass_.is_plain:
-            rule = PassCardinality(checks.type, self._mode, checks.rewritten, pass_, self._rows(key), self._again(key))
-        for block in self._blocks(key, names):
-            rule.feed(block)
-        if self._asks:
-            yield from rule.ask(self._view, self._evaluation.presence(checks.type.src_type).alike())
+        rows = self._rows(key)
+        for pass_ in self._budget.passes(rows):
+            rule = CardinalityRule(checks.type, self._mode, checks.rewritten)
+            if not pass_.is_plain:
+                rule = PassCardinality(checks.type, self._mode, checks.rewritten, pass_, rows, self._again(key))
+            for block in self._blocks(key, ["id", "src"]):
+                rule.feed(block)
+            if self._evaluation.asks:
+                nodes = self._evaluation.presence(checks.type.src_type).alike()
+                self._evaluation.report(key, rule.ask(self._evaluation.view, nodes), asked=True)
 
     def _again(self, key: str) -> Any:
         return partial(self._given.read_again, self._txn, key)
@@ -238,10 +206,3 @@ class _KeyChecks:
 
 def _ends_of(declared: TableType) -> list[str]:
     return list(ENDS) if isinstance(declared, EdgeType) else []
-
-
-def _given_log(given: PartInput) -> ViolationLog:
-    log = ViolationLog()
-    log.merge(given.malformed)
-    log.merge(given.bad_values)
-    return log

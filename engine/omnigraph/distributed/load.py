@@ -1,7 +1,7 @@
-"""Commit a batch that many tasks have staged: judged as a whole, lowered, published like any load.
+"""Commit a batch that many tasks have staged: checked as a whole, lowered, published like any load.
 
-Owns the order: verify that files are there, judge on fresh pins, set rows aside if that is wanted, write again what has to
-be written again, publish. Rows were judged by themselves where they were staged; here only key columns are read. Where
+Owns the order: verify that files are there, check on fresh pins, set rows aside if that is wanted, write again what has to
+be written again, publish. Rows were checked by themselves where they were staged; here only key columns are read. Where
 the graph moves meanwhile everything from the result on is repeated: the sources are read once.
 """
 

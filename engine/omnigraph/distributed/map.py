@@ -1,7 +1,7 @@
 """What one stretch of rows contributes to a partitioned check: the columns that rules compare, cut into partitions.
 
 Owns reading, on whichever machine: a staged fragment, or fragments of a committed table at its pin. What is asked says which
-columns go where; nothing is judged here. Credentials come from the environment that it runs in.
+columns go where; nothing is checked here. Credentials come from the environment that it runs in.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ Item = StagedItem | CommittedItem
 
 @dataclass(frozen=True)
 class MapRows:
-    """The half of a judgement that reads. Picklable."""
+    """The half of a partitioned check that reads. Picklable."""
 
     task: PartTask
     asked: Questions

@@ -49,7 +49,7 @@ class Replacing:
 
 
 def located(txn: Txn, given: PartInput, result: CheckResult, key: str) -> Replacing:
-    """What the rows of a judged batch replace."""
+    """What the rows of a checked batch replace."""
     if result.addresses is not None:
         known = result.addresses.get(key)
         return Replacing() if known is None else Replacing(known, _adopting(given.rows(key), result, key))

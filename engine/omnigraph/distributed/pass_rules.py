@@ -193,7 +193,7 @@ def forget_texts(rewritten: Rewritten, rows: int, *, keeps_ids: bool) -> None:
 
 
 class _Forgetful(list[Any]):
-    """For ids that nobody will ask for again."""
+    """A list that keeps nothing: for ids that no rule looks up again."""
 
     def append(self, _: Any) -> None:
         return

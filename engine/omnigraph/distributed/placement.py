@@ -1,4 +1,4 @@
-"""Where a staged batch is judged, and which rows leave it: here with its keys held, here in passes, or by an exchange.
+"""Where a staged batch is checked, and which rows leave it: here with its keys held, here in passes, or by an exchange.
 
 Owns that choice. Whatever is chosen, the rules and what they say are the same.
 """

@@ -2,7 +2,7 @@
 
 Owns the half of a partitioned check that compares. The rules are those of any load; here they are fed the rows of a partition,
 numbered anew, and asked of a view that holds the committed rows of the partition. What they say names rows by their number in
-the table: which records these are is known where the batch is put together. Asks nobody anything.
+the table: which records these are is known where the batch is put together. Reads nothing.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class PartitionView:
 
 
 class _ByRow(Wording):
-    """Places are the numbers of rows in their table, for somebody else to say which records these are."""
+    """Places are the numbers of rows in their table; the driver replaces them by records."""
 
     def record(self, row: int) -> str:
         return f"{PLACEHOLDER}{self.places.place(row)[0]}{PLACEHOLDER}"
@@ -124,10 +124,10 @@ class _PartitionCardinality(CardinalityRule):
 
 
 class _Partition:
-    def __init__(self, judging: ReducePartition, pieces: Iterable[Piece]) -> None:
-        self._catalog = judging.catalog
-        self._asked = judging.asked
-        self._every = judging.every
+    def __init__(self, reducing: ReducePartition, pieces: Iterable[Piece]) -> None:
+        self._catalog = reducing.catalog
+        self._asked = reducing.asked
+        self._every = reducing.every
         self._rows: dict[Tag, list[pa.RecordBatch]] = {}
         for piece in pieces:
             self._rows.setdefault(piece.tag, []).append(piece.rows)

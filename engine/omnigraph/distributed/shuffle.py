@@ -1,4 +1,4 @@
-"""Key columns on their way to whoever compares them: cut into partitions by a hash of the key, so that equal keys meet.
+"""The shuffle of a partitioned check: key columns, cut into partitions by a hash of the key, so that equal keys meet.
 
 Owns the wire between the two halves of a partitioned check, and the hash, which is the same wherever it is computed. Knows
 neither where rows come from nor what is asked of them.
@@ -41,7 +41,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows of one partition, on their way to whoever checker it."""
+    """Rows of one partition, on their way to the task that checks it."""
 
     partition: int
     tag: Tag
@@ -67,7 +67,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Partitioning:
-    """How keys fall to partitions. ``seed`` makes the hash the same in every process of one judgement, and in no other."""
+    """How keys fall to partitions. ``seed`` makes the hash the same in every process of one check, and in no other."""
 
     partitions: int
     seed: bytes
@@ -100,22 +100,22 @@ class Partitioning:
 
 
 class Exchange(Protocol):
-    """Somebody who brings the pieces of a partition together and has them judged, here or elsewhere. The functions are
+    """Brings the pieces of a partition together and has them checked, here or elsewhere. The functions are
     picklable."""
 
     @property
     def side_by_side(self) -> int:
-        """Shares that can be judged at the same time."""
+        """Partitions that can be checked at the same time."""
         ...
 
     def run(
         self,
         map_: Callable[[I_, int | None], Iterator[Piece]],
         items: Sequence[I_],
-        judge: Callable[[int, Iterable[Piece]], R],
+        reduce: Callable[[int, Iterable[Piece]], R],
         partitions: int,
     ) -> list[R]:
-        """What ``judge`` says of each partition that has rows, in the order of the partitions. Raises the first error of ours."""
+        """What ``reduce`` says of each partition that has rows, in the order of the partitions. Raises the first error of ours."""
         ...
 
 
@@ -128,12 +128,12 @@ class Passes:
         self,
         map_: Callable[[I_, int | None], Iterator[Piece]],
         items: Sequence[I_],
-        judge: Callable[[int, Iterable[Piece]], R],
+        reduce: Callable[[int, Iterable[Piece]], R],
         partitions: int,
     ) -> list[R]:
         found = []
         for partition in range(partitions):
             pieces = [piece for item in items for piece in map_(item, partition)]
             if pieces:
-                found.append(judge(partition, pieces))
+                found.append(reduce(partition, pieces))
         return found

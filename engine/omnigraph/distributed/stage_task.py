@@ -1,7 +1,7 @@
-"""What a task elsewhere does with its rows: read, judge each row by itself, write fragments that nobody names yet.
+"""What a task elsewhere does with its rows: read, check each row by itself, write fragments that no version names yet.
 
 Owns the work of one task from source batches to a ``StagedPart``. It asks the graph nothing: what rows mean to each other
-and to the graph is judged where everything comes together. Credentials come from the environment that it runs in.
+and to the graph is checked where everything comes together. Credentials come from the environment that it runs in.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RecordRows:
 
 @dataclass(frozen=True)
 class PartTask:
-    """Everything a task has to be told. Picklable; the store leaves its credentials behind."""
+    """Everything that a task needs. Picklable; the store leaves its credentials behind."""
 
     store: Store
     catalog: Catalog
@@ -251,13 +251,13 @@ class _Work:
 
     def write(self, declared: TableType, pieces: Iterator[tuple[Split, Piece]]) -> None:
         """Straight from the source to files: nothing is held."""
-        batches = self._judged(declared, pieces)
+        batches = self._checked(declared, pieces)
         first = next(batches, None)
         if first is not None:
             self._write(declared, _chained(first, batches))
 
     def buffer(self, split: Split, declared: TableType, piece: Piece) -> None:
-        for batch in self._judged(declared, iter([(split, piece)])):
+        for batch in self._checked(declared, iter([(split, piece)])):
             held = self._rows[declared.table_key]
             held.buffer.append(batch)
             held.buffered += batch.nbytes
@@ -287,7 +287,7 @@ class _Work:
         held.fragments += written
         held.fields = held.fields or field_ids(declared, handle)
 
-    def _judged(self, declared: TableType, pieces: Iterator[tuple[Split, Piece]]) -> Iterator[pa.RecordBatch]:
+    def _checked(self, declared: TableType, pieces: Iterator[tuple[Split, Piece]]) -> Iterator[pa.RecordBatch]:
         key = declared.table_key
         held = self._rows.setdefault(key, _Rows())
         rules = self._values.setdefault(key, ValueRules(declared, self._task.limits))

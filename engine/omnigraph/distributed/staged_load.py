@@ -61,7 +61,7 @@ def grouped(staged: Iterable[StagedFragments]) -> dict[str, list[StagedFragments
 def by_key(txn: StagingTxn, staged: Mapping[str, Staged]) -> dict[str, list[StagedFragments]]:
     found: dict[str, list[StagedFragments]] = {}
     for name, value in staged.items():
-        key = txn.key_of(name)
+        key = txn._record.key_of(name)
         for one in listed(value):
             if one.table_key != key:
                 raise InvalidInput(f"fragments of {one.table_key} were given for {key}", table_key=key)

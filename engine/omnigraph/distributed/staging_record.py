@@ -78,6 +78,14 @@ class Record(Document):
                 return table
         raise NotFound(f"the graph has no table {key!r}", table_key=key)
 
+    def key_of(self, name: str) -> str:
+        """The table key of a table key or a type name."""
+        keys = [table.key for table in self.tables]
+        for key in (name, f"node:{name}", f"edge:{name}"):
+            if key in keys:
+                return key
+        raise NotFound(f"the graph has no type {name!r}", hint=f"it has {', '.join(keys[:20])}", table_key=name)
+
     def check_mine(self, one: StagedFragments) -> None:
         """Refuse fragments that were staged for another record, another table or another line of it."""
         with documents.refusals("that was given", "the description of staged fragments", given=True):

@@ -39,7 +39,9 @@ from omnigraph.write.load_options import CheckReport, LoadOptions, replay
 from omnigraph.write.receipt import Receipt
 
 if TYPE_CHECKING:
+    from omnigraph.distributed.load import PartLoad
     from omnigraph.distributed.parts_report import PartsReport
+    from omnigraph.distributed.placement import Checker
     from omnigraph.distributed.shuffle import Exchange
     from omnigraph.distributed.stage_task import PartTask
 
@@ -88,7 +90,7 @@ class StagingTxn:
 
     _engine: Engine = field(repr=False)
     _record: Record
-    sent: bool = False  # a table commit of these files may be on its way: they are nobody's to delete
+    sent: bool = False  # a table commit of these files may be on its way: no one may delete them
 
     @property
     def id(self) -> str:
@@ -110,7 +112,7 @@ class StagingTxn:
 
     def table(self, name: str) -> StagingTable:
         """By table key (``node:Person``) or type name."""
-        key = self.key_of(name)
+        key = self._record.key_of(name)
         noted = self._record.table(key)
         tables = self._engine.tables
         held = self._engine.known(self.branch) or self._engine.latest(self.branch)
@@ -127,14 +129,6 @@ class StagingTxn:
             fields,
         )
 
-    def key_of(self, name: str) -> str:
-        """The table key of a table key or a type name."""
-        keys = [table.key for table in self._record.tables]
-        for key in (name, f"node:{name}", f"edge:{name}"):
-            if key in keys:
-                return key
-        raise NotFound(f"the graph has no type {name!r}", hint=f"it has {', '.join(keys[:20])}", table_key=name)
-
     def add(self, staged: Staged) -> None:
         """Note files in the record, so that an abort and a cleanup can find them."""
         added = listed(staged)
@@ -150,7 +144,7 @@ class StagingTxn:
     def abort(self) -> int:
         """Delete exactly the files that were added, then the record. Returns how many files went.
 
-        What a commit has taken up stays: whoever died after it may have been published by a recovery since, or may yet be."""
+        Files that a commit names stay: a recovery may have published a commit whose process died, or may yet do so."""
         keys = self._free(self._record.files())
         failures = self._engine.store.delete_many(keys)
         if failures:
@@ -175,14 +169,14 @@ class StagingTxn:
             try:
                 handle = self._engine.tables.open_latest(ref, meter)
             except NotFound:
-                continue  # the whole table is gone, or is rubbish that a cleanup takes
+                continue  # the whole table is gone, or a cleanup takes it
             free |= {base + file.path.rpartition(base)[2] for file in loose_files(handle, noted.key, meter)}
         return sorted(wanted & free)
 
     # --- batches that are staged in parts ---------------------------------------------------------------------------
 
     def task(self, mode: str, *, set_aside: bool = False, rows_per_file: int | None = None) -> PartTask:
-        """What somebody elsewhere needs to stage parts of a batch; picklable. ``set_aside``: bad rows are kept apart with
+        """What another process needs to stage parts of a batch; picklable. ``set_aside``: bad rows are kept apart with
         their records instead of being counted."""
         from omnigraph.distributed.stage_task import ROWS_PER_FILE, PartTask, Target
 
@@ -239,9 +233,6 @@ class StagingTxn:
         equal keys together elsewhere; without one that is done in passes, and about 30 bytes for each row with an id of its
         own are needed besides. ``checks``: the report of ``check_parts`` on the same parts with the same options; while nothing
         has moved since, the batch is not checked again. Where it fails with ``sent`` still false, an abort takes everything back."""
-        from omnigraph.distributed.batch_rows import PartInput
-        from omnigraph.distributed.load import PartLoad
-        from omnigraph.distributed.parts_report import parts_digest
         from omnigraph.distributed.pass_rules import Budget
         from omnigraph.distributed.placement import Checker
 
@@ -261,19 +252,36 @@ class StagingTxn:
         if known is not None:
             self.abort()
             return known
+        task = self.task(mode, rows_per_file=rows_per_file)
+        checker = Checker(Budget.of(memory_mb), exchange, exchange_always)
+        load = self._part_load(list(parts), types, options, task, workers or Threads(), checker, checks)
+        return self._run(load, progress)
+
+    def _part_load(
+        self,
+        parts: list[StagedPart],
+        types: Iterable[str],
+        options: LoadOptions,
+        task: PartTask,
+        workers: Workers,
+        checker: Checker,
+        checks: PartsReport | None,
+    ) -> PartLoad:
+        from omnigraph.distributed.batch_rows import PartInput
+        from omnigraph.distributed.load import PartLoad
+        from omnigraph.distributed.parts_report import parts_digest
+
         for part in parts:
             for held in part.tables:
                 if held.staged is not None:
                     self._record.check_mine(held.staged)
-        task = self.task(mode, rows_per_file=rows_per_file)
-        keys = [self.key_of(name) for name in types]
+        keys = [self._record.key_of(name) for name in types]
         given = PartInput(parts, keys, task.catalog, set_aside=options.sets_aside)
-        checker = Checker(Budget.of(memory_mb), exchange, exchange_always)
-        digest = parts_digest(parts, keys, mode, sets_aside=options.sets_aside)
+        digest = parts_digest(parts, keys, options.mode, sets_aside=options.sets_aside)
         trusted = checks if checks is not None and checks.digest == digest else None
-        load = PartLoad(
-            self._engine, options, given, task, self._record, workers or Threads(), self.add, checker, trusted=trusted
-        )
+        return PartLoad(self._engine, options, given, task, self._record, workers, self.add, checker, trusted=trusted)
+
+    def _run(self, load: PartLoad, progress: Listener | None) -> Receipt:
         try:
             with operating("load", self._engine.uri, writes=True, listener=progress, clock=self._engine.clock):
                 done = load.run()
@@ -294,7 +302,7 @@ class StagingTxn:
         options = LoadOptions(mode="append", branch=self.branch, idempotency_key=idempotency_key)
         return replay(self._engine, options, Meter())
 
-    # --- fragments that somebody else described -----------------------------------------------------------------------
+    # --- fragments that another program described -----------------------------------------------------------------------
 
     def load_staged(
         self,

@@ -6,20 +6,25 @@ loading the same edges twice changes nothing. Owns that look-up; whether the tup
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
 from omnigraph.schema.catalog import EdgeType
 from omnigraph.table.arrays import one_array, positions
-from omnigraph.table.key_set import KeySet
-from omnigraph.write.base.changes import PinnedView, TypeChange
-from omnigraph.write.base.committed_rows import committed_rows, distinct
+from omnigraph.write.base.blocks import Block, blocks_of
+from omnigraph.write.base.changes import PinnedView, RowIndex, TypeChange
+from omnigraph.write.base.committed_rows import committed_rows, distinct, is_scanned
+from omnigraph.write.rules.key_rules import KeyedRows
 
 pc: Any = pyarrow.compute
+
+Chosen = Callable[[Sequence[Any]], "npt.NDArray[np.bool_] | None"]
 
 
 def identifying_group(edge: EdgeType) -> tuple[str, ...] | None:
@@ -33,56 +38,21 @@ def identifying_group(edge: EdgeType) -> tuple[str, ...] | None:
 
 
 def adopt_ids(change: TypeChange, view: PinnedView) -> TypeChange:
-    """The change with committed ids in the place of made ones where the edge is there already.
-
-    Of rows that are equal in the tuple only the first takes the id: that they are two is said by the rule of the tuple,
-    not by an id that the input never had.
-    """
+    """The change with committed ids in the place of made ones where the edge is there already."""
     edge = change.type
     if not isinstance(edge, EdgeType) or change.mode != "merge" or change.minted is False:
         return change
     group = identifying_group(edge)
     if group is None:
         return change
-    fresh = np.flatnonzero(change.minted_rows())
-    table = change.rows.select(list(group)).take(positions(fresh))
-    full = np.flatnonzero(_all_valid(table))
-    if not len(full):
-        return change
-    fresh, table = fresh[full], table.take(positions(full))
-    keys = KeySet(len(group), len(fresh))
-    firsts = keys.add(*[one_array(table.column(name), table.schema.field(name).type) for name in group])
-    found: dict[int, str] = {}
-    sources = distinct(table.column("src").chunks, pa.utf8())
-    for batch in committed_rows(view, edge.table_key, "src", sources, list(dict.fromkeys(("id", *group)))):
-        batch = batch.drop_null()
-        if not batch.num_rows:
-            continue
-        at = keys.find(*[batch.column(name) for name in group])
-        ids: list[Any] = batch.column("id").to_pylist()
-        for i in np.flatnonzero(at >= 0).tolist():
-            position = int(firsts[at[i]])
-            found[position] = min(ids[i], found.get(position, ids[i]))
-    return _with_ids(change, {int(fresh[position]): text for position, text in found.items()}) if found else change
+    rows, ids = committed_ids(edge.table_key, group, blocks_of(change), view)
+    return _with_ids(change, rows, ids) if len(rows) else change
 
 
-def _all_valid(table: pa.Table) -> Any:
-    valid = np.ones(table.num_rows, dtype=np.bool_)
-    for column in table.columns:
-        if column.null_count:
-            valid &= np.asarray(pc.is_valid(column))
-    return valid
-
-
-def _with_ids(change: TypeChange, found: dict[int, str]) -> TypeChange:
-    rows = np.array(sorted(found), dtype=np.int64)
+def _with_ids(change: TypeChange, rows: RowIndex, found: pa.Array[Any]) -> TypeChange:
     mask = np.zeros(change.rows.num_rows, dtype=np.bool_)
     mask[rows] = True
-    ids = pc.replace_with_mask(
-        one_array(change.rows.column("id"), pa.utf8()),
-        pa.array(mask),
-        pa.array([found[row] for row in rows.tolist()], pa.utf8()),
-    )
+    ids = pc.replace_with_mask(one_array(change.rows.column("id"), pa.utf8()), pa.array(mask), found)
     minted = change.minted_rows() & ~mask
     return replace(
         change,
@@ -90,3 +60,78 @@ def _with_ids(change: TypeChange, found: dict[int, str]) -> TypeChange:
         minted=minted if minted.any() else False,
         adopted=mask,
     )
+
+
+def committed_ids(
+    table_key: str,
+    group: tuple[str, ...],
+    blocks: Iterable[Block],
+    view: PinnedView,
+    *,
+    rows: int = 0,
+    chosen: Chosen | None = None,
+) -> tuple[RowIndex, pa.Array[Any]]:
+    """Rows without an id of their own whose tuple is committed, ascending, and the committed ids.
+
+    Of rows that are equal in the tuple only the first takes the id: that they are two is reported by the rule of the tuple,
+    not by an id that the input never had. ``chosen`` picks rows by their tuples, ``rows`` is about how many it picks."""
+    keyed = KeyedRows(len(group), rows, digest=True)
+    sources: list[pa.Array[Any]] = []
+    committed = view.rows(table_key)
+    for block in blocks:
+        fresh = _fresh(block, group)
+        columns = [block.batch.column(name).take(positions(fresh)) for name in group]
+        mine = chosen(columns) if chosen is not None and len(fresh) else None
+        if mine is not None:
+            fresh = fresh[mine]
+            columns = [column.filter(pa.array(mine)) for column in columns]
+        if len(fresh):
+            keyed.add(block, fresh, columns)
+            if not is_scanned(len(keyed.keys), committed):
+                sources.append(columns[group.index("src")])
+    if is_scanned(len(keyed.keys), committed):
+        wanted = None
+    else:
+        wanted = distinct(sources, pa.utf8())
+    found: list[RowIndex] = []
+    texts: list[pa.Array[Any]] = []
+    if len(keyed.keys):
+        for batch in committed_rows(view, table_key, "src", wanted, list(dict.fromkeys(("id", *group)))):
+            batch = batch.drop_null()
+            at = keyed.keys.find(*[batch.column(name) for name in group]) if batch.num_rows else np.empty(0, np.int64)
+            hit = np.flatnonzero(at >= 0)
+            if len(hit):
+                found.append(keyed.rows_at(at[hit]))
+                texts.append(one_array(batch.column("id"), pa.utf8()).take(positions(hit)))
+    return _in_order(found, texts)
+
+
+def _fresh(block: Block, group: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    """Rows of a block with an id that was made for them and a tuple without nulls."""
+    if block.minted is False:
+        return np.empty(0, dtype=np.int64)
+    mask: Any = np.ones(block.batch.num_rows, np.bool_) if block.minted is True else block.minted.copy()
+    for name in group:
+        column = block.batch.column(name)
+        if column.null_count:
+            mask &= column.is_valid().to_numpy(zero_copy_only=False)
+    return np.flatnonzero(mask)
+
+
+def _in_order(found: list[RowIndex], texts: list[pa.Array[Any]]) -> tuple[RowIndex, pa.Array[Any]]:
+    """By row. Where several committed edges have the tuple, the smallest id."""
+    if not found:
+        return np.empty(0, dtype=np.int64), pa.array([], pa.utf8())
+    rows = np.concatenate(found)
+    ids = pa.concat_arrays(texts)
+    order = np.argsort(rows, kind="stable")
+    rows = rows[order]
+    ids = ids.take(positions(order))
+    again = np.flatnonzero(rows[1:] == rows[:-1]) + 1
+    if not len(again):
+        return rows, ids
+    least: dict[int, str] = {}
+    texts_now: list[Any] = ids.to_pylist()
+    for row, text in zip(rows.tolist(), texts_now, strict=True):
+        least[row] = min(text, least.get(row, text))
+    return np.array(list(least), dtype=np.int64), pa.array(list(least.values()), pa.utf8())

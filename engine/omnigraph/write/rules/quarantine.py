@@ -1,9 +1,9 @@
 """Setting bad rows aside: which ones leave, in which order, and how they are written down.
 
 Rounds: malformed and bad values, then duplicates (all of a group), then what the graph holds against a row, endpoints
-included, until nothing more falls, then sources with too many edges (all of their edges in the input); every row that
-leaves may take the ground from under another, so the rounds begin again. A minimum of edges and an orphan are nobody's
-row: they always fail.
+included, until nothing more falls, then sources with too many edges (all of their edges in the input). Rejecting a row can
+invalidate others (an edge whose node was rejected), so the rounds repeat until nothing changes. A minimum of edges and a
+dangling committed edge cannot be attributed to a row and always fail the load.
 
 A line of a quarantine file is ``{"record": ..., "reasons": [...]}``. The record is as it was read, or its text if it was
 no JSON. Loading such a file reads the records and ignores the reasons: correct it in place and load it.
@@ -12,12 +12,12 @@ no JSON. Loading such a file reads the records and ignores the reasons: correct 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -34,10 +34,24 @@ from omnigraph.write.sources.tables import row_record
 
 REJECTED_SHOWN_MAX: Final = 1_000
 
-# What falls together in one round. Later rounds are only asked once the earlier ones find nothing more.
+# What falls together in one round. Later kinds fall only when there is none of the earlier ones.
 _LOCAL_VALUES: Final = frozenset({v.REQUIRED, v.NOT_FINITE, v.ENUM, v.RANGE, v.CHECK, v.ID_TOO_LONG})
-_GRAPH: Final = frozenset({v.KEY_CONFLICT, v.UNIQUE, v.ENDPOINT})
+_GRAPH: Final = frozenset({v.KEY_CONFLICT, v.UNIQUE})
 _NEVER_SET_ASIDE: Final = frozenset({v.CARD_MIN, v.ORPHAN})
+_LOCAL_KINDS: Final[Sequence[Callable[[str], bool]]] = (_LOCAL_VALUES.__contains__, lambda _: True)
+_ASKED_KINDS: Final[Sequence[Callable[[str], bool]]] = (
+    _GRAPH.__contains__,
+    lambda code: code == v.ENDPOINT,
+    lambda code: code not in _NEVER_SET_ASIDE,
+)
+
+
+class _Coded(Protocol):
+    @property
+    def code(self) -> str: ...
+
+
+F = TypeVar("F", bound=_Coded)
 
 
 @dataclass(frozen=True)
@@ -95,7 +109,18 @@ class Sifted:
 class _Sieve:
     changes: dict[str, TypeChange]
     record: Callable[[TypeChange, int], Any]
-    rejected: list[Rejected] = field(default_factory=list)
+    rejected: list[Rejected]
+    evaluate: Callable[[Iterable[TypeChange]], Evaluation]
+    view: PinnedView
+    evaluation: Evaluation | None = None
+
+    def local(self) -> list[Judged]:
+        self.evaluation = self.evaluate(self.changes.values())
+        return list(self.evaluation.local())
+
+    def asked(self) -> list[Judged]:
+        assert self.evaluation is not None, "a round begins without the graph"
+        return list(self.evaluation.ask(self.view))
 
     def drop(self, judged: Iterable[Judged]) -> int:
         """Take out all rows that the findings concern, with all reasons that this round has for them."""
@@ -116,6 +141,38 @@ class _Sieve:
         return dropped
 
 
+class Rounds(Protocol[F]):
+    """What sets rows aside, round by round. ``local``: what the rows show without the graph; ``asked``: what the graph has
+    against them, on the same rows; ``drop`` takes the rows out that are concerned and returns how many."""
+
+    def local(self) -> list[F]: ...
+
+    def asked(self) -> list[F]: ...
+
+    def drop(self, found: Sequence[F]) -> int: ...
+
+
+def sift_rounds(rounds: Rounds[F]) -> list[F]:
+    """Take out bad rows until the rest stands. Returns what is left to say, which is about no row.
+
+    A round takes the first kind of fault that there is: what comes before may be the reason for what comes after. Ends, as
+    every round but the last takes at least one row."""
+    while True:
+        if rounds.drop(_first_kind(rounds.local(), _LOCAL_KINDS)):
+            continue
+        asked = rounds.asked()
+        if not rounds.drop(_first_kind(asked, _ASKED_KINDS)):
+            return asked
+
+
+def _first_kind(found: Sequence[F], kinds: Sequence[Callable[[str], bool]]) -> list[F]:
+    for kind in kinds:
+        falling = [one for one in found if kind(one.code)]
+        if falling:
+            return falling
+    return []
+
+
 def sift(
     changes: Iterable[TypeChange],
     catalog: Catalog,
@@ -126,28 +183,21 @@ def sift(
     record: Callable[[TypeChange, int], Any] | None = None,
     values: bool = True,
 ) -> Sifted:
-    """Take out bad rows until the rest stands. ``rejected``: what the reader has set aside already. ``record``: what stands
-    for a row that leaves, where the change does not hold it whole. ``values``: whether rows are looked at by themselves.
-
-    Ends, because every round but the last takes at least one row.
-    """
+    """Take out bad rows of a change set until the rest stands. ``rejected``: what the reader has set aside already.
+    ``record``: what stands for a row that leaves, where the change does not hold it whole. ``values``: whether rows are
+    checked by themselves."""
     recording = RecordingView(view)
-    sieve = _Sieve({change.table_key: change for change in changes}, record or row_as_record, list(rejected))
-    while True:
-        evaluation = Evaluation(sieve.changes.values(), catalog, limits, values=values)
-        local = list(evaluation.local())
-        first = [one for one in local if one.code in _LOCAL_VALUES] or local
-        if sieve.drop(first):
-            continue
-        found = list(evaluation.ask(recording))
-        graph = [one for one in found if one.code in _GRAPH and one.code != v.ENDPOINT]
-        graph = graph or [one for one in found if one.code in _GRAPH]
-        graph = graph or [one for one in found if one.code not in _NEVER_SET_ASIDE]
-        if sieve.drop(graph):
-            continue
-        verdict = _verdict(found, recording.reads)
-        rows = tuple(sorted(sieve.rejected, key=lambda one: one.order))
-        return Sifted(tuple(sieve.changes[key] for key in sorted(sieve.changes)), rows, verdict)
+    sieve = _Sieve(
+        {change.table_key: change for change in changes},
+        record or row_as_record,
+        list(rejected),
+        lambda held: Evaluation(held, catalog, limits, values=values),
+        recording,
+    )
+    left = sift_rounds(sieve)
+    rows = tuple(sorted(sieve.rejected, key=lambda one: one.order))
+    kept = tuple(sieve.changes[key] for key in sorted(sieve.changes))
+    return Sifted(kept, rows, _verdict(left, recording.reads))
 
 
 def _verdict(found: Iterable[Judged], reads: set[str]) -> Verdict:
