@@ -136,7 +136,7 @@ class History:
 
     def index(self) -> None:
         """Cover everything there is so far."""
-        engine = self._graph._open_engine()
+        engine = self._graph._engine
         columns = {"node:Person": ["id"], "node:Org": ["id"]}
         if self._constrained:
             columns |= {"edge:Follows": ["src"], "edge:Reports": ["src"]}

@@ -27,14 +27,13 @@ _ROWS_MAX: Final = 20
 def is_transient(error: og.errors.OmnigraphError) -> bool:
     """Whether the same step may succeed later without anybody doing anything."""
     errors = og.errors
-    if isinstance(error, errors.ReadSetChanged):
-        return bool(error.facts.get("table_key") != "schema")
     later = (
         errors.StoreUnavailable,
         errors.Overloaded,
         errors.RecoveryPending,
         errors.OutcomeUnknown,  # asked again with the same idempotency key
         errors.ExpectedVersionMismatch,
+        errors.ReadSetChanged,
         errors.WriterFenced,
     )
     return isinstance(error, later)

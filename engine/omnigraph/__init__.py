@@ -15,13 +15,15 @@ STORAGE_VERSION = 5
 # Public name -> (module, attribute; None for the module itself).
 _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Batch": ("omnigraph.write.sources.batch", "Batch"),
+    "CommitOptions": ("omnigraph.options", "CommitOptions"),
     "Graph": ("omnigraph.graph", "Graph"),
-    "CheckReport": ("omnigraph.write.load_options", "CheckReport"),
+    "LoadOptions": ("omnigraph.options", "LoadOptions"),
+    "CheckReport": ("omnigraph.wire.receipt", "CheckReport"),
     "StagedFragments": ("omnigraph.distributed.fragments", "StagedFragments"),
     "TableFile": ("omnigraph.write.sources.batch", "TableFile"),
     "check_staged": ("omnigraph.distributed.staged_load", "check_staged"),
     "derive_keys": ("omnigraph.write.sources.key_derivation", "derive_keys"),
-    "Receipt": ("omnigraph.write.receipt", "Receipt"),
+    "Receipt": ("omnigraph.wire.receipt", "Receipt"),
     "Snapshot": ("omnigraph.read.snapshot", "Snapshot"),
     "Progress": ("omnigraph.core.progress", "Progress"),
     "errors": ("omnigraph.core.errors", None),

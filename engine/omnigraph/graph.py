@@ -14,41 +14,36 @@ from typing import TYPE_CHECKING, Any, Self
 
 from omnigraph.commit import exclusive as exclusive_use
 from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.gate import entering
 from omnigraph.commit.genesis import create_graph
 from omnigraph.commit.pressure import make_bounds
 from omnigraph.commit.recovery.outcome import find_outcome
 from omnigraph.commit.recovery.recover import recover_all
-from omnigraph.core.actor import resolve_actor
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
-from omnigraph.core.operation import Operation, operating
+from omnigraph.core.operation import Operation
 from omnigraph.core.progress import Listener
 from omnigraph.core.textfile import read_text
 from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
 from omnigraph.manifest.schema_id import schema_id
+from omnigraph.options import CommitOptions, LoadOptions, check_actor
 from omnigraph.schema import Catalog, canonical_text, parse_schema
 from omnigraph.store import open_store
 
 if TYPE_CHECKING:
     from omnigraph.distributed.staging_txn import StagingTxn
-    from omnigraph.read.commits import Commit
     from omnigraph.read.snapshot import Snapshot
     from omnigraph.upkeep.checkpoints import Checkpoints
-    from omnigraph.upkeep.cleanup import CleanupPlan, CleanupReport
-    from omnigraph.upkeep.compact import ManifestReport
     from omnigraph.upkeep.distribute import CompactionPlan, RewriteResult
-    from omnigraph.upkeep.intents import PendingIntents
     from omnigraph.upkeep.notes import Notes
-    from omnigraph.upkeep.optimize import OptimizeReport
-    from omnigraph.upkeep.recover import RecoveryReport
-    from omnigraph.upkeep.recoveries import RecoveryHistory
-    from omnigraph.upkeep.repair import RepairReport
-    from omnigraph.upkeep.status import StatusReport
-    from omnigraph.upkeep.verify import VerifyReport
-    from omnigraph.write.load_options import CheckReport
-    from omnigraph.write.outcome import Outcome
-    from omnigraph.write.receipt import Receipt
+    from omnigraph.wire.cleanup import CleanupPlan, CleanupReport
+    from omnigraph.wire.history import Commit, Commits
+    from omnigraph.wire.optimize import ManifestReport, OptimizeReport
+    from omnigraph.wire.receipt import CheckReport, Outcome, Receipt
+    from omnigraph.wire.recovery import PendingIntents, RecoveryHistory, RecoveryReport, RepairReport
+    from omnigraph.wire.status import StatusReport
+    from omnigraph.wire.verify import VerifyReport
 
 # An open ends what others left behind for that long at most; the rest is ended by `recover`, or by whoever meets it.
 OPEN_RECOVERY_S = 30.0
@@ -61,13 +56,14 @@ def init(
     text = read_schema(schema)
     catalog = parse_schema(text, mint=new_ulid)
     canonical = canonical_text(catalog)
+    actor = check_actor(actor)
     engine = Engine(open_store(uri, storage_options))
-    with operating("init", engine.uri, writes=True, clock=engine.clock):
+    with entering(engine, "init", writes=True):
         create_graph(
             engine,
             catalog,
             SchemaRow(text, canonical, catalog.hash, schema_id(canonical)),
-            actor=resolve_actor(actor),
+            actor=actor,
             meter=Meter(),
         )
     return Graph(engine, actor=actor)
@@ -90,9 +86,10 @@ def open(
     if read_only and exclusive:
         raise InvalidInput("read_only and exclusive exclude each other", hint="pass one of them")
     bounds = make_bounds(backpressure)
+    actor = check_actor(actor)
     engine = Engine(open_store(uri, storage_options), read_only=read_only)
     engine.bounds = bounds
-    with operating("open", engine.uri, clock=engine.clock):
+    with entering(engine, "open"):
         meter = Meter()
         engine.latest(MAIN, meter)
         if not read_only:
@@ -106,8 +103,10 @@ def open_for_repair(
     uri: str | Path, *, storage_options: Mapping[str, str] | None = None, actor: str | None = None
 ) -> Graph:
     """Open a graph for writing without ending anything first: an intent that does not read would refuse that."""
+    actor = check_actor(actor)
     engine = Engine(open_store(uri, storage_options))
-    engine.latest(MAIN, Meter())
+    with entering(engine, "open"):
+        engine.latest(MAIN, Meter())
     return Graph(engine, actor=actor)
 
 
@@ -151,12 +150,15 @@ class Graph:
     @property
     def catalog(self) -> Catalog:
         """The accepted schema, as this handle last saw it."""
-        held = self._engine.known(MAIN) or self._engine.latest(MAIN)
+        held = self._engine.known(MAIN)
+        if held is None:
+            with self._doing("catalog"):
+                held = self._engine.latest(MAIN)
         return self._engine.catalog(held.state.schema)
 
     def close(self) -> None:
-        """Give exclusive use back and stop the threads. Closing twice is fine."""
-        if self._closed:
+        """Give exclusive use back and stop the threads. Closing twice is fine; in a forked process it changes nothing."""
+        if self._closed or self._engine.forked:
             return
         self._closed = True
         try:
@@ -180,13 +182,12 @@ class Graph:
     def _doing(
         self, name: str, *, writes: bool = False, listener: Listener | None = None
     ) -> AbstractContextManager[Operation]:
-        """The operation that a method is: what it costs, how it goes on and how it ends is told under this name."""
-        return operating(name, self.uri, writes=writes, listener=listener, clock=self._engine.clock)
+        """Enter the operation that a method is, through the gate that checks whether it may begin."""
+        return entering(self._engine, name, writes=writes, listener=listener)
 
-    def _open_engine(self) -> Engine:
-        if self._closed:
-            raise InvalidInput("the graph is closed", hint="open it again with omnigraph.open(...)")
-        return self._engine
+    def _who(self, actor: str | None) -> str | None:
+        """The actor of one call: the one named, else the handle's."""
+        return check_actor(actor, self._actor)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -196,31 +197,31 @@ class Graph:
         from omnigraph.read.snapshot import snapshot_of_branch
 
         with self._doing("snapshot"):
-            engine = self._open_engine()
+            engine = self._engine
             if at is not None:
                 return snapshot_at(engine, at, branch=branch)
             return snapshot_of_branch(engine, branch)
 
-    def commits(self, branch: str = MAIN, actor: str | None = None, limit: int | None = None) -> list[Commit]:
+    def commits(self, branch: str = MAIN, actor: str | None = None, limit: int | None = None) -> Commits:
         """The commits of a branch, newest first."""
         from omnigraph.read.commits import list_commits
 
         with self._doing("commits"):
-            return list_commits(self._open_engine(), branch=branch, actor=actor, limit=limit)
+            return list_commits(self._engine, branch=branch, actor=actor, limit=limit)
 
     def commit(self, commit_id: str) -> Commit:
         """One commit by its id."""
         from omnigraph.read.commits import find_commit
 
         with self._doing("commit"):
-            return find_commit(self._open_engine(), commit_id)
+            return find_commit(self._engine, commit_id)
 
     def outcome(self, commit_id: str) -> Outcome:
         """What became of a write: landed with its receipt, aborted, pending, or absent (it cannot land any more)."""
-        from omnigraph.write.outcome import outcome_of
+        from omnigraph.write.receipt import outcome_of
 
         with self._doing("outcome"):
-            return outcome_of(find_outcome(self._open_engine(), commit_id, Meter()), commit_id)
+            return outcome_of(find_outcome(self._engine, commit_id, Meter()), commit_id)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -243,29 +244,29 @@ class Graph:
         """Bring records into the graph: one call, one commit over any number of tables, one receipt. ``progress`` is
         called with a ``Progress`` now and then while it goes on; so it is wherever it is a parameter."""
         from omnigraph.write.load import load
-        from omnigraph.write.load_options import LoadOptions
 
+        options = LoadOptions(
+            mode=mode,
+            branch=branch,
+            from_branch=from_branch,
+            actor=self._who(actor),
+            idempotency_key=idempotency_key,
+            on_bad_row=on_bad_row,
+            bad_rows_max=bad_rows_max,
+            quarantine_to=quarantine_to,
+            expect_head=expect_head,
+            deadline_s=deadline_s,
+        )
         with self._doing("load", writes=True, listener=progress) as doing:
-            options = LoadOptions(
-                mode=mode,
-                branch=branch,
-                from_branch=from_branch,
-                actor=resolve_actor(actor if actor is not None else self._actor),
-                idempotency_key=idempotency_key,
-                on_bad_row=on_bad_row,
-                bad_rows_max=bad_rows_max,
-                quarantine_to=quarantine_to,
-                expect_head=expect_head,
-                deadline_s=deadline_s,
-            )
-            return _noted(doing, load(self._open_engine(), source, options))
+            return _noted(doing, load(self._engine, source, options))
 
     def begin(self, branch: str = MAIN, *, actor: str | None = None, resume: str | None = None) -> StagingTxn:
         """A staging transaction for bytes that others write; ``resume``: the id of one begun earlier, anywhere."""
         from omnigraph.distributed.staging_txn import begin
 
-        who = resolve_actor(actor if actor is not None else self._actor)
-        return begin(self._open_engine(), branch=branch, actor=who, resume=resume)
+        who = self._who(actor)
+        with self._doing("begin", writes=True):
+            return begin(self._engine, branch=branch, actor=who, resume=resume)
 
     def mutate(
         self,
@@ -281,27 +282,25 @@ class Graph:
     ) -> Receipt:
         """Run one query that inserts, updates or deletes: one call, one commit, one receipt. ``query`` is the text of a
         ``.gq`` file, or a Path to one; ``name`` chooses among its queries."""
-        from omnigraph.write.mutate import MutateOptions, mutate
+        from omnigraph.write.mutate import mutate
 
+        options = CommitOptions(
+            branch=branch,
+            actor=self._who(actor),
+            idempotency_key=idempotency_key,
+            expect_head=expect_head,
+            deadline_s=deadline_s,
+        )
         with self._doing("mutate", writes=True) as doing:
-            options = MutateOptions(
-                name=name,
-                params=params,
-                branch=branch,
-                actor=resolve_actor(actor if actor is not None else self._actor),
-                idempotency_key=idempotency_key,
-                expect_head=expect_head,
-                deadline_s=deadline_s,
-            )
-            return _noted(doing, mutate(self._open_engine(), query, options))
+            return _noted(doing, mutate(self._engine, query, options, name=name, params=params))
 
     def check(self, source: Any, *, mode: str, branch: str = MAIN, progress: Listener | None = None) -> CheckReport:
         """Validate what ``load`` would be given. Writes nothing."""
         from omnigraph.write.load import check
-        from omnigraph.write.load_options import LoadOptions
 
+        options = LoadOptions(mode=mode, branch=branch)
         with self._doing("check", listener=progress):
-            return check(self._open_engine(), source, LoadOptions(mode=mode, branch=branch))
+            return check(self._engine, source, options)
 
     # --- upkeep -----------------------------------------------------------------------------------------------------
 
@@ -311,7 +310,7 @@ class Graph:
 
         with self._doing("status"):
             built = [name for name in OPERATIONS if hasattr(self, name)]
-            return status_report(self._open_engine(), deep=deep, commands=built)
+            return status_report(self._engine, deep=deep, commands=built)
 
     def probe(self, name: str) -> int:
         """One number in at most two requests: ``manifest_fragments``, ``version_backlog``, ``pending_intents`` or
@@ -319,7 +318,7 @@ class Graph:
         from omnigraph.upkeep.probe import probe
 
         with self._doing("probe"):
-            return probe(self._open_engine(), name)
+            return probe(self._engine, name)
 
     def verify(
         self, deep: bool = False, branches: Sequence[str] | None = None, *, progress: Listener | None = None
@@ -328,14 +327,14 @@ class Graph:
         from omnigraph.upkeep.verify import verify
 
         with self._doing("verify", listener=progress):
-            return verify(self._open_engine(), deep=deep, branches=branches)
+            return verify(self._engine, deep=deep, branches=branches)
 
     def intents(self) -> PendingIntents:
         """Writes that have not ended, oldest first: whose they are and what a recovery would do with them."""
         from omnigraph.upkeep.intents import list_intents
 
         with self._doing("intents"):
-            return list_intents(self._open_engine())
+            return list_intents(self._engine)
 
     def recover(self, grace_s: float | None = None, branches: Sequence[str] | None = None) -> RecoveryReport:
         """End interrupted writes, of all branches or of those named. One whose owner may be alive is watched for up to
@@ -343,21 +342,21 @@ class Graph:
         from omnigraph.upkeep.recover import recover
 
         with self._doing("recover", writes=True):
-            return recover(self._open_engine(), grace_s=grace_s, branches=branches)
+            return recover(self._engine, grace_s=grace_s, branches=branches)
 
     def recoveries(self, limit: int | None = None) -> RecoveryHistory:
         """What recovery did, newest first: which writes of others were ended, how, when and by whom."""
         from omnigraph.upkeep.recoveries import list_recoveries
 
         with self._doing("recoveries"):
-            return list_recoveries(self._open_engine(), limit)
+            return list_recoveries(self._engine, limit)
 
     def repair(self, confirm: bool = False, force: bool = False) -> RepairReport:
         """Show versions above the published ones that belong to nobody; with ``confirm`` put the tables back."""
         from omnigraph.upkeep.repair import repair
 
-        with self._doing("repair", writes=True):
-            return repair(self._open_engine(), confirm=confirm, force=force)
+        with self._doing("repair", writes=confirm):
+            return repair(self._engine, confirm=confirm, force=force)
 
     def optimize(
         self,
@@ -374,12 +373,12 @@ class Graph:
 
         with self._doing("optimize", writes=True, listener=progress):
             return optimize(
-                self._open_engine(),
+                self._engine,
                 types=types,
                 target_rows=target_rows,
                 memory_mb=memory_mb,
                 branches=branches,
-                actor=resolve_actor(actor if actor is not None else self._actor),
+                actor=self._who(actor),
             )
 
     def ensure_indices(
@@ -389,16 +388,14 @@ class Graph:
         from omnigraph.upkeep.optimize import ensure_indices
 
         with self._doing("ensure_indices", writes=True, listener=progress):
-            return ensure_indices(
-                self._open_engine(), branch=branch, actor=resolve_actor(actor if actor is not None else self._actor)
-            )
+            return ensure_indices(self._engine, branch=branch, actor=self._who(actor))
 
     def compact_manifest(self, fragments_max: int | None = None) -> ManifestReport:
         """Merge the archive of the history where it lies in more than ``fragments_max`` files. Adds no commit."""
         from omnigraph.upkeep.compact import compact_manifest
 
         with self._doing("compact_manifest", writes=True):
-            return compact_manifest(self._open_engine(), fragments_max=fragments_max)
+            return compact_manifest(self._engine, fragments_max=fragments_max)
 
     def plan_compaction(
         self, types: Iterable[str] | None = None, target_rows: int | None = None, memory_mb: int | None = None
@@ -407,30 +404,28 @@ class Graph:
         from omnigraph.upkeep.distribute import plan_compaction
 
         with self._doing("plan_compaction"):
-            return plan_compaction(self._open_engine(), types=types, target_rows=target_rows, memory_mb=memory_mb)
+            return plan_compaction(self._engine, types=types, target_rows=target_rows, memory_mb=memory_mb)
 
     def commit_compaction(self, results: Iterable[RewriteResult], *, actor: str | None = None) -> OptimizeReport:
         """Commit what the tasks of a plan have written; what a writer has overtaken is left out and named."""
         from omnigraph.upkeep.distribute import commit_compaction
 
         with self._doing("commit_compaction", writes=True):
-            return commit_compaction(
-                self._open_engine(), results, actor=resolve_actor(actor if actor is not None else self._actor)
-            )
+            return commit_compaction(self._engine, results, actor=self._who(actor))
 
     @property
     def checkpoints(self) -> Checkpoints:
         """Commits pinned by name against cleanup: create, list, delete."""
         from omnigraph.upkeep.checkpoints import Checkpoints
 
-        return Checkpoints(self._open_engine(), resolve_actor(self._actor))
+        return Checkpoints(self._engine, self._actor)
 
     @property
     def notes(self) -> Notes:
         """Small objects that a program which feeds the graph keeps beside it: put, get, list, delete."""
         from omnigraph.upkeep.notes import Notes
 
-        return Notes(self._open_engine())
+        return Notes(self._engine)
 
     def plan_cleanup(
         self,
@@ -445,7 +440,7 @@ class Graph:
         from omnigraph.upkeep.cleanup import plan_cleanup
 
         with self._doing("plan_cleanup", listener=progress):
-            engine = self._open_engine()
+            engine = self._engine
             return plan_cleanup(engine, keep=keep, older_than=older_than, min_age=min_age, branches=branches)
 
     def cleanup(
@@ -463,13 +458,11 @@ class Graph:
         """Delete what a plan says. Without a plan, the plan is made here; it is run only with ``confirm``, else returned."""
         from omnigraph.upkeep.cleanup import run_cleanup
 
-        with self._doing("cleanup", writes=True, listener=progress):
+        with self._doing("cleanup", writes=plan is not None or confirm, listener=progress):
             if plan is None:
                 plan = self.plan_cleanup(keep, older_than, min_age, branches)
                 if not confirm:
                     return plan
             elif keep is not None or older_than is not None:
                 raise InvalidInput("a plan says itself what to keep", hint="pass either a plan, or keep and older_than")
-            return run_cleanup(
-                self._open_engine(), plan, actor=resolve_actor(actor if actor is not None else self._actor)
-            )
+            return run_cleanup(self._engine, plan, actor=self._who(actor))

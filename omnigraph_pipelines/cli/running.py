@@ -125,11 +125,11 @@ def _error(run: Any, one: PlannedBatch) -> og.errors.OmnigraphError:
         if not event.is_step_failure or failure is None:
             continue
         facts = {name: value.value for name, value in failure.metadata.items()}
-        kind = og.errors.all_errors().get(str(facts.pop("code", "")), og.errors.OmnigraphError)
+        code = facts.pop("code", None)
         message = (failure.description or f"batch {one.batch} failed").splitlines()[0].partition(": ")[2]
         hint = facts.pop("hint", None)
         plain = {name: value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
-        return kind(message or str(failure.description), hint=hint, **plain)
+        return og.errors.from_dict({**plain, "error": message or str(failure.description), "code": code, "hint": hint})
     return og.errors.OmnigraphError(
         f"the run of {one.source}/{one.batch} failed: {_cause(run)}", hint="the log above has the trace"
     )

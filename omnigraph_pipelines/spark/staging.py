@@ -150,34 +150,21 @@ def load(
     another and with the graph: ``driver``, ``spark``, or ``auto``, which is here as long as the keys of a table fit
     ``memory_mb``, and on executors beyond."""
     check_place(validate)
-    batch = stage(
-        spark,
-        graph,
-        frames,
+    options = og.LoadOptions(
         mode=mode,
         branch=branch,
         actor=actor,
         idempotency_key=idempotency_key,
         on_bad_row=on_bad_row,
-        target_rows=target_rows,
-        progress=progress,
-    )
-    if isinstance(batch, og.Receipt):
-        return batch
-    return publish(
-        graph,
-        batch,
-        spark=spark,
-        actor=actor,
-        idempotency_key=idempotency_key,
         bad_rows_max=bad_rows_max,
         quarantine_to=quarantine_to,
         expect_head=expect_head,
         deadline_s=deadline_s,
-        memory_mb=memory_mb,
-        validate=validate,
-        progress=progress,
     )
+    batch = _stage(spark, graph, frames, options, target_rows, progress)
+    if isinstance(batch, og.Receipt):
+        return batch
+    return _publish(graph, batch, options, spark, memory_mb, validate, progress)
 
 
 def stage(
@@ -195,13 +182,28 @@ def stage(
 ) -> StagedBatch | og.Receipt:
     """Write the rows of a batch into the graph's store, as one job. A key that is known already is answered with its
     receipt, and nothing is read."""
-    txn = graph.begin(branch, actor=actor)
+    options = og.LoadOptions(
+        mode=mode, branch=branch, actor=actor, idempotency_key=idempotency_key, on_bad_row=on_bad_row
+    )
+    return _stage(spark, graph, frames, options, target_rows, progress)
+
+
+def _stage(
+    spark: SparkSession,
+    graph: og.Graph,
+    frames: Mapping[str, Any] | Records,
+    options: og.LoadOptions,
+    target_rows: int,
+    progress: Callable[[og.Progress], object] | None,
+) -> StagedBatch | og.Receipt:
+    sets_aside = options.on_bad_row == "quarantine"
+    txn = graph.begin(options.branch, actor=options.actor)
     try:
-        known = txn.replay(idempotency_key)
+        known = txn.replay(options.idempotency_key)
         if known is not None:
             txn.abort()
             return known
-        task = txn.task(mode, set_aside=on_bad_row == "quarantine", rows_per_file=target_rows)
+        task = txn.task(options.mode, set_aside=sets_aside, rows_per_file=target_rows)
         with og.listen(progress), og.progress.named("load"):
             types, parts = _run(spark, task, frames, target_rows)
         txn.add_parts(parts)
@@ -211,7 +213,7 @@ def stage(
     except BaseException:
         txn.abort()
         raise
-    return StagedBatch(txn.id, branch, mode, tuple(types), tuple(parts), on_bad_row == "quarantine", target_rows)
+    return StagedBatch(txn.id, options.branch, options.mode, tuple(types), tuple(parts), sets_aside, target_rows)
 
 
 def _run(
@@ -252,21 +254,37 @@ def publish(
 ) -> og.Receipt:
     """Judge a staged batch as a whole and commit it. A refused batch is taken back. Without ``spark`` everything is judged
     here, in passes where the keys of a table do not fit ``memory_mb``."""
+    options = og.LoadOptions(
+        mode=batch.mode,
+        branch=batch.branch,
+        actor=actor,
+        idempotency_key=idempotency_key,
+        on_bad_row="quarantine" if batch.set_aside else "fail",
+        bad_rows_max=bad_rows_max,
+        quarantine_to=quarantine_to,
+        expect_head=expect_head,
+        deadline_s=deadline_s,
+    )
+    return _publish(graph, batch, options, spark, memory_mb, validate, progress)
+
+
+def _publish(
+    graph: og.Graph,
+    batch: StagedBatch,
+    options: og.LoadOptions,
+    spark: SparkSession | None,
+    memory_mb: int | None,
+    validate: str,
+    progress: Callable[[og.Progress], object] | None,
+) -> og.Receipt:
     exchange = exchange_of(spark, validate)
     txn = graph.begin(batch.branch, resume=batch.staging_id)
     try:
         return txn.load_parts(
             batch.parts,
             batch.types,
-            mode=batch.mode,
+            options=options,
             workers=None if spark is None else SparkWorkers(spark),
-            actor=actor,
-            idempotency_key=idempotency_key,
-            on_bad_row="quarantine" if batch.set_aside else "fail",
-            bad_rows_max=bad_rows_max,
-            quarantine_to=quarantine_to,
-            expect_head=expect_head,
-            deadline_s=deadline_s,
             rows_per_file=batch.target_rows,
             memory_mb=memory_mb,
             exchange=exchange,

@@ -133,7 +133,7 @@ def test_other_doors_do_not_take_it_yet(graph: og.Graph) -> None:
     with pytest.raises(og.errors.InvalidInput, match="mode must be one of"):
         txn.load_staged({}, mode="patch")
     with pytest.raises(og.errors.InvalidInput, match="mode must be one of"):
-        txn.load_parts([], [], mode="patch")
+        txn.load_parts([], [], options=og.LoadOptions(mode="patch"))
     txn.abort()
 
 

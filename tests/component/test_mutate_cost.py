@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.testing.faults import FaultProxy
-from omnigraph.write.receipt import Receipt
+from omnigraph.wire.receipt import Receipt
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  mail: String? @unique }

@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.core.errors import DataInvalid, InvalidInput, LimitExceeded, NotFound, PreconditionFailed, QueryInvalid
-from omnigraph.write.receipt import Receipt
+from omnigraph.wire.receipt import Receipt
 
 SCHEMA = """
 node Person {

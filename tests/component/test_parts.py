@@ -81,7 +81,8 @@ def stage(graph: og.Graph, given: Mapping[str, pa.Table], mode: str, cut: int, *
         if errors:
             raise errors[0]
         foretold = distributed.check_parts(txn, parts, given, mode=mode, **judged(options))
-        return as_foretold(foretold, lambda: txn.load_parts(list(reversed(parts)), given, mode=mode, **options))
+        asked = og.LoadOptions(mode=mode, **options)
+        return as_foretold(foretold, lambda: txn.load_parts(list(reversed(parts)), given, options=asked))
     except og.errors.OmnigraphError:
         if not txn.sent:
             txn.abort()
@@ -294,7 +295,8 @@ def test_records_of_several_types_are_staged_in_one_pass(tmp_path: Path) -> None
             for i, start in enumerate(range(0, len(records), 5))
         ]
         txn.add_parts(parts)
-        mine = outcome(lambda: txn.load_parts(parts, [], mode="append", on_bad_row="quarantine"))
+        asked = og.LoadOptions(mode="append", on_bad_row="quarantine")
+        mine = outcome(lambda: txn.load_parts(parts, [], options=asked))
         assert mine == outcome(lambda: other.load(records, mode="append", on_bad_row="quarantine"))
         assert content(one) == content(other)
 
@@ -307,7 +309,7 @@ def test_a_graph_that_moved_while_a_batch_was_staged_is_looked_at_again(tmp_path
         parts = [task.stage_table("Person", [TableRows(Split(0, 0), batch.to_batches())], 0)]
         txn.add_parts(parts)
         rival.load([{"type": "Person", "data": {"name": "p1", "age": 1}}], mode="append")
-        receipt = txn.load_parts(parts, ["Person"], mode="merge")
+        receipt = txn.load_parts(parts, ["Person"], options=og.LoadOptions(mode="merge"))
         assert (receipt.tables["node:Person"].inserted, receipt.tables["node:Person"].unchanged) == (1, 1)
         assert graph.snapshot().count("Person") == 2
 
@@ -331,7 +333,7 @@ def test_a_missing_file_is_found_before_anything_is_armed(tmp_path: Path) -> Non
         (name,) = files(graph)
         (tmp_path / "a" / name).unlink()
         with pytest.raises(og.errors.InvalidInput, match="is missing"):
-            txn.load_parts(parts, ["Person"], mode="append")
+            txn.load_parts(parts, ["Person"], options=og.LoadOptions(mode="append"))
         assert graph.snapshot().count("Person") == 0
 
 
@@ -346,9 +348,10 @@ def test_what_a_task_that_gave_up_left_unread_is_not_missing_without_a_word(tmp_
         ]
         txn.add_parts(parts)
         parts[1] = replace(parts[1], tables=(), error=og.errors.NotFound("the store did not show the table"))
-        for judge in (distributed.check_parts, type(txn).load_parts):
-            with pytest.raises(og.errors.NotFound, match="did not show"):
-                judge(txn, parts, ["Person"], mode="append")
+        with pytest.raises(og.errors.NotFound, match="did not show"):
+            distributed.check_parts(txn, parts, ["Person"], mode="append")
+        with pytest.raises(og.errors.NotFound, match="did not show"):
+            txn.load_parts(parts, ["Person"], options=og.LoadOptions(mode="append"))
         assert not txn.sent
         txn.abort()
         assert graph.snapshot().count("Person") == 0

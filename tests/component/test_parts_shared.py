@@ -179,7 +179,7 @@ def test_what_a_commit_handles_depends_on_fragments_and_not_on_rows(
                 split = Split(1, index)
                 staged.append(task.stage_table("Knows", _rows(split, ends), split.key))
             txn.add_parts(staged)
-            receipt = txn.load_parts(staged, ["Person", "Knows"], mode="append")
+            receipt = txn.load_parts(staged, ["Person", "Knows"], options=og.LoadOptions(mode="append"))
             assert receipt.affected_nodes == receipt.affected_edges == 4 * rows
             cost = receipt.storage
             found.append((cost.requests, cost.hops, len(pickle.dumps(staged)), wire.bytes, cost.bytes_written))

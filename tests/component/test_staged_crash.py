@@ -32,7 +32,8 @@ def staged(graph: og.Graph) -> tuple[str, list[object]]:
 
 def load(graph: og.Graph, staging_id: str, parts: list[object]) -> og.Receipt:
     txn = graph.begin(resume=staging_id)
-    return txn.load_parts(parts, ["Person"], mode="append", idempotency_key="once")  # type: ignore[arg-type]
+    options = og.LoadOptions(mode="append", idempotency_key="once")
+    return txn.load_parts(parts, ["Person"], options=options)  # type: ignore[arg-type]
 
 
 def interrupt(graph: og.Graph, staging_id: str, parts: list[object], place: str) -> None:

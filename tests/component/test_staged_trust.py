@@ -78,7 +78,7 @@ def test_a_batch_that_was_checked_enters_an_evaluator_once(
     if not exchange:
         assert len(once) == 1
     report = distributed.PartsReport.from_json(report.to_json())  # made in another process
-    receipt = txn.load_parts(staged, TYPES, mode=mode, checks=report, **options)
+    receipt = txn.load_parts(staged, TYPES, options=og.LoadOptions(mode=mode), checks=report, **options)
     assert entered == once, "the commit checks nothing again"
     expected = {"append": (2, 0), "merge": (1, 1), "overwrite": (2, 0)}[mode]
     change = receipt.tables["node:Person"]
@@ -100,7 +100,7 @@ def test_a_trusted_load_is_the_load(graph: og.Graph, tmp_path: Path) -> None:
             txn = target.begin()
             staged = parts(target, txn, "merge", ["ann", "bob"], ["x", None])
             report = distributed.check_parts(txn, staged, TYPES, mode="merge") if trusts else None
-            receipt = txn.load_parts(staged, TYPES, mode="merge", checks=report)
+            receipt = txn.load_parts(staged, TYPES, options=og.LoadOptions(mode="merge"), checks=report)
             counts = {key: (one.inserted, one.updated, one.unchanged) for key, one in receipt.tables.items()}
             rows = target.snapshot().to_arrow("Person").select(["id", "mail"]).to_pylist()
             found.append((counts, sorted(rows, key=str), receipt.rejected.total))
@@ -112,7 +112,7 @@ def test_pins_that_have_moved_are_checked_again(graph: og.Graph, entered: list[s
     graph.load([{"type": "Person", "data": {"name": "bob"}}], mode="append")
     entered.clear()
     with pytest.raises(og.errors.KeyConflict):
-        txn.load_parts(staged, TYPES, mode="append", checks=report)
+        txn.load_parts(staged, TYPES, options=og.LoadOptions(mode="append"), checks=report)
     assert entered
 
 
@@ -121,7 +121,7 @@ def test_other_parts_are_checked(graph: og.Graph, entered: list[str]) -> None:
     other = graph.begin()
     staged = parts(graph, other, "append", ["ann"])
     with pytest.raises(REFUSED):
-        other.load_parts(staged, TYPES, mode="append", checks=report)
+        other.load_parts(staged, TYPES, options=og.LoadOptions(mode="append"), checks=report)
 
 
 @pytest.mark.parametrize("options", [{"mode": "merge"}, {"mode": "append", "on_bad_row": "quarantine"}])
@@ -130,7 +130,7 @@ def test_the_same_parts_in_another_way_are_checked(
 ) -> None:
     txn, staged, report = _checked(graph)
     entered.clear()
-    txn.load_parts(staged, TYPES, checks=report, **options)
+    txn.load_parts(staged, TYPES, options=og.LoadOptions(**options), checks=report)
     assert entered
 
 
@@ -140,7 +140,7 @@ def test_a_report_that_refuses_is_not_trusted(graph: og.Graph, entered: list[str
     report = distributed.check_parts(txn, staged, TYPES, mode="append")
     assert not report.ok
     with pytest.raises(REFUSED):
-        txn.load_parts(staged, TYPES, mode="append", checks=report)
+        txn.load_parts(staged, TYPES, options=og.LoadOptions(mode="append"), checks=report)
 
 
 def test_a_batch_of_which_rows_leave_is_checked_again(graph: og.Graph, entered: list[str]) -> None:
@@ -149,7 +149,9 @@ def test_a_batch_of_which_rows_leave_is_checked_again(graph: og.Graph, entered: 
     staged = parts(graph, txn, "append", ["ann", "bob"])
     report = distributed.check_parts(txn, staged, TYPES, mode="append", on_bad_row="quarantine")
     assert report.ok and report.left
-    receipt = txn.load_parts(staged, TYPES, mode="append", on_bad_row="quarantine", checks=report)
+    receipt = txn.load_parts(
+        staged, TYPES, options=og.LoadOptions(mode="append", on_bad_row="quarantine"), checks=report
+    )
     assert receipt.rejected.total == report.rejected
     assert graph.snapshot().count("Person") == 2
     assert graph.verify(deep=True).ok

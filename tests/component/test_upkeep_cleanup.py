@@ -22,7 +22,7 @@ from omnigraph.graph import Graph
 from omnigraph.store import layout
 from omnigraph.table.collect import version_files
 from omnigraph.table.dataset import V2_MANIFEST_MAX, TableRef
-from omnigraph.upkeep.cleanup import CleanupPlan, CleanupReport
+from omnigraph.wire.cleanup import CleanupPlan, CleanupReport
 from tests.component.upkeep_material import displace, engine_of, knows, leave_ticket, make, people, pin_of, ref_of
 
 DAY_S = 86_400
@@ -304,7 +304,7 @@ def test_a_batch_that_nobody_loaded_for_a_day_is_given_up_in_two_runs(graph: Gra
     assert record.exists() and engine.store.exists(file)
     then = record.stat().st_mtime - 25 * 3600
     os.utime(record, (then, then))
-    assert graph.plan_cleanup(keep=1, min_age="0s").expired == (txn.id,)
+    assert graph.plan_cleanup(keep=1, min_age="0s").expired_staging == (txn.id,)
     clean(graph)
     assert not record.exists() and engine.store.exists(file)
     graph.load(people("more"), mode="append")
@@ -365,11 +365,11 @@ def test_halves_of_files_that_interrupted_writes_left_are_reclaimed_after_a_week
     for name in (*ours, *theirs):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(b"half")
-    assert graph.plan_cleanup(keep=1, min_age="0s").unfinished == (), "what is young may be somebody's"
+    assert graph.plan_cleanup(keep=1, min_age="0s").unfinished_files == (), "what is young may be somebody's"
     for name in (*ours, *theirs):
         os.utime(root / name, (0, 0))
     plan = graph.plan_cleanup(keep=100, min_age="0s")
-    assert [entry.key for entry in plan.unfinished] == sorted(ours) and not plan.empty
+    assert [entry.key for entry in plan.unfinished_files] == sorted(ours) and not plan.empty
     assert "6 files of interrupted writes (24 B)" in repr(plan)
     assert plan.to_dict()["unfinished"] == {"files": 6, "bytes": 24}
     report = graph.cleanup(plan)

@@ -346,7 +346,7 @@ def test_a_run_that_stops_anywhere_is_undone_or_done_and_can_be_repeated(graph: 
     report = graph.recover()
     assert report.clean
     # With nothing sent yet the turn takes its own intent back; after that, only a recovery does.
-    assert [one.decision.value for one in report.recovered] == ([] if place == "maintain.armed" else [DECISIONS[place]])
+    assert [one.decision for one in report.recovered] == ([] if place == "maintain.armed" else [DECISIONS[place]])
     assert content(graph) == before
     assert graph.verify(deep=True).clean
     graph.load(people("next"), mode="append")

@@ -88,7 +88,7 @@ def others_write_and_clean(graph: Graph, *, published: bool) -> str:
     for number in range(4):
         graph.load([{"type": "Place", "data": {"title": f"place {number}"}}], mode="append")
     graph.cleanup(keep=1, min_age="0s", confirm=True)
-    return recovered.decision.value
+    return recovered.decision
 
 
 def ghost_and_boundary(graph: Graph, version: int) -> tuple[bool, int]:

@@ -19,13 +19,11 @@ from omnigraph.upkeep.status import (
     FRAGMENTS_WARN,
     FULL_FRAGMENT_ROWS,
     MANIFEST_FRAGMENTS_WARN,
-    ManifestStatus,
-    PendingWrite,
-    TableStatus,
     judge,
     status_report,
     time_text,
 )
+from omnigraph.wire.status import ManifestStatus, PendingWrite, TableStatus
 
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person\n"
 PEOPLE = [

@@ -40,7 +40,7 @@ def txn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Txn]:
         graph.load([node("c"), edge("E", "a", 7, x="x", id="1"), edge("F", "a", "b", id="1")], mode="append")
         graph.load([node("a", u=3), edge("E", "b", 7, id="2"), edge("E", "b", 0, id="3")], mode="merge")
         graph.load([node("c", u=1), edge("E", "c", 0, id="3")], mode="merge")
-        yield open_txn(graph._open_engine(), "main", deadline=Deadline(graph._open_engine().clock, 600), meter=Meter())
+        yield open_txn(graph._engine, "main", deadline=Deadline(graph._engine.clock, 600), meter=Meter())
 
 
 @pytest.fixture(scope="module")

@@ -28,15 +28,22 @@ from tests.docs.pages import DOCS
 _MORE = {
     "StagingTable": "omnigraph.distributed.staging_txn",
     "TableEntry": "omnigraph.read.snapshot",
-    "TableChange": "omnigraph.write.receipt",
-    "RejectedRows": "omnigraph.write.receipt",
+    "TableChange": "omnigraph.wire.receipt",
+    "RejectedRows": "omnigraph.wire.receipt",
     "StorageCost": "omnigraph.core.meter",
-    "PendingIntent": "omnigraph.upkeep.intents",
-    "Checkpoint": "omnigraph.upkeep.checkpoints",
-    "CleanupReport": "omnigraph.upkeep.cleanup",
+    "PendingIntent": "omnigraph.wire.recovery",
+    "Checkpoint": "omnigraph.wire.cleanup",
+    "CleanupReport": "omnigraph.wire.cleanup",
 }
 _LINE_CHARS = 90
-_PLACES = ("omnigraph.read", "omnigraph.write", "omnigraph.distributed", "omnigraph.upkeep", "omnigraph.branch")
+_PLACES = (
+    "omnigraph.wire",
+    "omnigraph.read",
+    "omnigraph.write",
+    "omnigraph.distributed",
+    "omnigraph.upkeep",
+    "omnigraph.branch",
+)
 
 
 def limits() -> str:
@@ -96,9 +103,7 @@ def _classes() -> dict[str, type]:
     for _, member in _members(Graph):
         function = member.fget if isinstance(member, property) else member
         for word in re.findall(r"[A-Z]\w+", str(getattr(function, "__annotations__", {}).get("return", ""))):
-            if modules.get(word, "").startswith(
-                ("omnigraph.read", "omnigraph.write", "omnigraph.distributed", "omnigraph.upkeep", "omnigraph.br")
-            ):
+            if modules.get(word, "").startswith(_PLACES):
                 found[word] = modules[word]
     named = {
         name: value

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cli import reference, tree
-from omnigraph.cli.commands.explain import describe, every_error
+from omnigraph.cli.commands.explain import every_error
 from omnigraph.core.errors import all_errors
+from omnigraph.wire.program import ErrorCode
 
 ROOT = Path(__file__).parents[2]
 HEAVY = (
@@ -102,7 +103,7 @@ def test_every_error_code_is_documented_with_its_exit_code() -> None:
 
 def test_every_error_has_a_meaning_and_a_hint() -> None:
     for kind in every_error().values():
-        told = describe(kind)
+        told = ErrorCode.of(kind).to_dict()
         assert told["meaning"] and told["hint"], kind
 
 

@@ -11,17 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.core.errors import InvalidInput
+from omnigraph.core.shown import span_text
 from omnigraph.manifest.rows import Head, Pin, SchemaRow
 from omnigraph.manifest.state import State
 from omnigraph.table.collect import VersionFile
 from omnigraph.upkeep.cleanup_plan import (
     Line,
     LinePlan,
-    Policy,
     Range,
     SeenCommit,
     doom,
-    duration_text,
     make_policy,
     oldest_retained,
     ranges_text,
@@ -29,6 +28,7 @@ from omnigraph.upkeep.cleanup_plan import (
     spare,
 )
 from omnigraph.upkeep.cleanup_roots import branch_ranges
+from omnigraph.wire.cleanup import Policy
 
 NOW = 1_000_000 * 1_000_000
 S = 1_000_000
@@ -70,7 +70,7 @@ def test_durations_are_seconds_with_a_unit() -> None:
     }
     for value, total in said.items():
         assert seconds("older_than", value) == total
-        assert seconds("older_than", duration_text(total)) == total
+        assert seconds("older_than", span_text(total)) == total
 
 
 def test_with_one_bound_given_the_other_is_one_commit_or_the_minimum_age() -> None:

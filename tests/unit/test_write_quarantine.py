@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.core.errors import DataInvalid, InvalidInput, StoreRefused
-from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, sift, too_many, write_quarantine
+from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, rejected_rows, sift, too_many, write_quarantine
 from omnigraph.write.rules.validate import validate
 from omnigraph.write.sources.batch import Batch
 from tests.unit._write_support import MemoryView, catalog_of, committed, edge, item, person, read
@@ -164,10 +164,11 @@ def test_too_many_bad_rows_are_an_error_that_says_how_many_and_why() -> None:
 
 def test_a_thousand_are_shown_and_all_are_counted() -> None:
     result = sifted([person(f"p{i}", age=-1) for i in range(1500)])
-    assert result.rejections.total == len(result.rejections) == 1500
-    assert len(result.rejections.rows) == 1000
-    assert [one.number for one in result.rejections] == list(range(1, 1001))
-    json.dumps(result.rejections.to_dict())
+    shown = rejected_rows(result.rejected)
+    assert shown.total == len(shown) == 1500
+    assert len(shown.rows) == 1000 and list(shown) == [one.to_dict() for one in result.rejected[:1000]]
+    assert shown.by_reason == {"range": 1500} and shown.missing_ids == {}
+    assert json.loads(json.dumps(shown.to_dict())) == shown.to_dict()
 
 
 # --- the file -----------------------------------------------------------------------------------------------------------

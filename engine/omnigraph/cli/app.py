@@ -249,7 +249,7 @@ def _execute(
         with _logging():
             answer = function(_call(command, screen, common), **given)
             if as_json:
-                screen.document({"schema_version": SCHEMA_VERSION, "ok": True, "result": answer.result})
+                screen.document({"schema_version": SCHEMA_VERSION, "ok": True, "result": answer.result.to_dict()})
             else:
                 answer.show(screen)
             screen.flush()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from omnigraph.cli.render import Screen
 from omnigraph.cli.tree import Command
@@ -20,6 +20,7 @@ from omnigraph.core.redact import Secrets
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
     from omnigraph.store import Store
+    from omnigraph.wire.model import Model
 
 URI_VARIABLE = "OMNIGRAPH_URI"
 
@@ -45,7 +46,7 @@ class Interrupted(OmnigraphError):
 class Answer:
     """What a command found: the result for programs, and how it looks to people."""
 
-    result: Mapping[str, Any]
+    result: Model
     show: Callable[[Screen], None]
 
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata, util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
 from omnigraph.core.errors import NotFound, OmnigraphError
 from omnigraph.core.redact import Secrets, redact_text
+from omnigraph.wire.program import CheckStatus, DoctorCheck
 
 if TYPE_CHECKING:
     from omnigraph.store import Store
@@ -33,35 +34,21 @@ _JAVA_S: Final = 20.0
 _PIPELINES: Final = "omnigraph_pipelines"
 
 
-@dataclass(frozen=True)
-class Check:
-    """One answer. ``error`` is what made it fail, where something was raised."""
-
-    name: str
-    status: str
-    message: str
-    hint: str | None = None
-    error: OmnigraphError | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "status": self.status, "message": self.message, "hint": self.hint}
-
-
 @dataclass
 class Findings:
     """Collects answers; a check that raises has failed."""
 
-    checks: list[Check] = field(default_factory=list)
+    checks: list[DoctorCheck] = field(default_factory=list)
 
-    def add(self, name: str, status: str, message: str, hint: str | None = None) -> None:
-        self.checks.append(Check(name, status, redact_text(message), hint))
+    def add(self, name: str, status: CheckStatus, message: str, hint: str | None = None) -> None:
+        self.checks.append(DoctorCheck(name, status, redact_text(message), hint))
 
-    def attempt(self, name: str, check: Callable[[], tuple[str, str, str | None]]) -> bool:
+    def attempt(self, name: str, check: Callable[[], tuple[CheckStatus, str, str | None]]) -> bool:
         """Run a check that may raise; whether it did not fail."""
         try:
             status, message, hint = check()
         except OmnigraphError as error:
-            self.checks.append(Check(name, FAIL, redact_text(error.message), error.hint, error))
+            self.checks.append(DoctorCheck(name, FAIL, redact_text(error.message), error.hint, error))
             return False
         self.add(name, status, message, hint)
         return status != FAIL
@@ -146,7 +133,7 @@ def _java(found: Findings) -> None:
         return
     version = re.search(r'version "(\d+)', done.stderr + done.stdout)
     major = int(version[1]) if version else None
-    status = OK if major in JAVA_SERVED else WARN
+    status: CheckStatus = OK if major in JAVA_SERVED else WARN
     found.add("java", status, f"version {major} at {java}", None if status == OK else hint)
 
 
@@ -167,11 +154,11 @@ def store_checks(
     if store.is_remote:
         _credentials(found, options or {})
 
-    def reach() -> tuple[str, str, str | None]:
+    def reach() -> tuple[CheckStatus, str, str | None]:
         store.list(layout.INTENTS)
         return OK, f"{store.uri} answers", None
 
-    def conditional() -> tuple[str, str, str | None]:
+    def conditional() -> tuple[CheckStatus, str, str | None]:
         store.check_conditional_create()
         return OK, "a second create of one key is refused", None
 
@@ -217,7 +204,7 @@ def _credentials(found: Findings, options: Mapping[str, str]) -> None:
         found.add("credentials", WARN, "none in storage options, environment or profile", hint)
 
 
-def _clock(store: Store, clock: Clock) -> tuple[str, str, str | None]:
+def _clock(store: Store, clock: Clock) -> tuple[CheckStatus, str, str | None]:
     """The store dates an object that is written now; the probe is empty, so writing it again changes nothing."""
     from omnigraph.store import layout
 
@@ -245,7 +232,7 @@ def graph_checks(found: Findings, uri: str, options: Secrets | None) -> None:
     if any(check.name == "store" and check.status == FAIL for check in found.checks):
         return
 
-    def graph() -> tuple[str, str, str | None]:
+    def graph() -> tuple[CheckStatus, str, str | None]:
         from omnigraph import graph
 
         try:

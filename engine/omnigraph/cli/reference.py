@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from omnigraph.cli.commands.explain import describe, every_error
+from omnigraph.cli.commands.explain import every_error
 from omnigraph.cli.tree import COMMANDS, GROUPS, Command
+from omnigraph.core.errors import CONFLICT_KINDS, NOT_RAISED_YET, REASONS, REASONS_NOT_GIVEN_YET
+from omnigraph.wire.documents import schema_text
+from omnigraph.wire.program import ErrorCode
 
 _WIDTH = 100
 
@@ -81,7 +84,7 @@ def errors_page() -> str:
     ]
     rows = []
     for _, kind in sorted(every_error().items(), key=lambda item: (item[1].exit_code, item[0])):
-        told = describe(kind)
+        told = ErrorCode.of(kind).to_dict()
         rows.append(
             (
                 f"`{told['code']}`",
@@ -93,7 +96,19 @@ def errors_page() -> str:
             )
         )
     parts.append(_table(("code", "class", "exit", "HTTP", "meaning", "what to do"), rows))
+    parts.append(f"Declared, and raised by nothing in this release: {_codes(NOT_RAISED_YET)}.\n")
+    parts.append("## Reasons of `refused`\n")
+    parts.append("The fact `reason` is one of these; the hint says what to do about it.\n")
+    reasons = [(f"`{reason}`", meaning) for reason, meaning in REASONS.items() if reason not in REASONS_NOT_GIVEN_YET]
+    parts.append(_table(("reason", "meaning"), reasons))
+    parts.append(f"Reserved, and given by nothing in this release: {_codes(REASONS_NOT_GIVEN_YET)}.\n")
+    parts.append("## Kinds of `merge-conflict`\n")
+    parts.append(f"Reserved with the code: {_codes(CONFLICT_KINDS)}.\n")
     return "\n".join(parts)
+
+
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def _section(command: Command) -> str:
@@ -127,10 +142,12 @@ def _prose(text: str) -> str:
 
 def pages() -> dict[str, str]:
     """Every page by its name."""
-    from omnigraph.cli.shapes import schema_text
-
     assert set(GROUPS) == {c.path.split()[0] for c in COMMANDS if " " in c.path}
-    return {"cli.md": cli_page(), "errors.md": errors_page(), "cli-json.schema.json": schema_text()}
+    return {
+        "cli.md": cli_page(),
+        "errors.md": errors_page(),
+        "cli-json.schema.json": schema_text([c.path for c in COMMANDS]),
+    }
 
 
 def main(argv: Sequence[str]) -> int:

@@ -17,8 +17,8 @@ from typing import IO, Any, BinaryIO
 from omnigraph.core.redact import redact_text
 from omnigraph.core.shown import bytes_text as bytes_text
 from omnigraph.core.shown import count_text as count_text
+from omnigraph.wire import SCHEMA_VERSION as SCHEMA_VERSION
 
-SCHEMA_VERSION = 1
 NOTHING = "–"
 _GAP = "  "
 _SENTENCE, _WORD = 16, 24
@@ -186,7 +186,7 @@ def _details(body: Mapping[str, Any]) -> list[str]:
         more = body["total"] - len(listed)
         return [*listed, f"  … and {more:,} more"] if more > 0 else listed
     if isinstance(body.get("conflicts"), list):
-        return [f"  {one.get('table_key')} {one.get('row_id')}: {one.get('message')}" for one in body["conflicts"][:20]]
+        return [f"  {one.get('kind')} {one.get('type')} {one.get('id')}" for one in body["conflicts"][:20]]
     return []
 
 

@@ -24,7 +24,7 @@ from omnigraph.commit.pressure import Bounds
 from omnigraph.commit.queue.lease import QueueLeases
 from omnigraph.commit.queue.timing import ContentionTiming
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
-from omnigraph.core.errors import Corruption, InvalidInput, NotFound
+from omnigraph.core.errors import Corruption, InvalidInput, NotFound, Refused
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.core.meter import Meter
@@ -87,8 +87,29 @@ class Engine:
         self._running: list[Meter] = []
         self._overlaps = 0
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child, by fork, of the process that opened the graph."""
+        return os.getpid() != self._pid
+
+    def check_process(self) -> None:
+        """Raise ``Refused`` in a forked process: threads, and what they hold, stayed in the parent."""
+        if self.forked:
+            raise Refused(
+                "this graph was opened by the parent of this process, and its threads stayed there",
+                hint="start the process with spawn, do not fork (multiprocessing.get_context('spawn')), and open the graph in it",
+                reason="forked-process",
+            )
+
+    def check_open(self) -> None:
+        """Raise ``InvalidInput`` once the graph is closed."""
+        if self._door.closed:
+            raise _closed()
+
     def close(self) -> None:
-        """Waits for the writes that are under way in other threads."""
+        """Wait for the writes that are under way in other threads. A forked process leaves the parent's alone."""
+        if self.forked:
+            return
         self._door.close()
         self.leases.release_idle()
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -194,11 +215,7 @@ class Engine:
 
     def spawn(self, call: Any, *args: Any) -> Future[Any]:
         """Call it beside us, as part of the operation that we are in."""
-        if os.getpid() != self._pid:
-            raise InvalidInput(
-                "this graph was opened by the parent of this process, and its threads stayed there",
-                hint="open the graph again in the child: omnigraph.open(...)",
-            )
+        self.check_process()
         try:
             return self._pool.submit(contextvars.copy_context().run, call, *args)
         except RuntimeError as error:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.intent import Intent
-from omnigraph.core.errors import NotFound, OmnigraphError
+from omnigraph.core.errors import NotFound, OmnigraphError, Reason
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
@@ -21,9 +22,9 @@ from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
 
-UNKNOWN_REF = "unknown-ref"
-UNREADABLE_BRANCH = "unreadable-branch"
-UNRESOLVED_BRANCH = "unresolved-branch"
+UNKNOWN_REF: Final = "unknown-ref"
+UNREADABLE_BRANCH: Final = "unreadable-branch"
+UNRESOLVED_BRANCH: Final = "unresolved-branch"
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class ManifestLine:
 class Trouble:
     """Something that stands in the way of every deletion. ``code`` is the reason of the refusal."""
 
-    code: str
+    code: Reason
     message: str
     object: str
 

@@ -7,8 +7,17 @@ that an error can cross a process border, a log or a wire without losing anythin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence, Set
+from enum import Enum
 from typing import Any, ClassVar
+
+from omnigraph.core.reasons import CONFLICT_KINDS as CONFLICT_KINDS
+from omnigraph.core.reasons import NOT_RAISED_YET as NOT_RAISED_YET
+from omnigraph.core.reasons import REASONS as REASONS
+from omnigraph.core.reasons import REASONS_NOT_GIVEN_YET as REASONS_NOT_GIVEN_YET
+from omnigraph.core.reasons import ConflictKind as ConflictKind
+from omnigraph.core.reasons import Reason as Reason
 
 
 class OmnigraphError(Exception):
@@ -42,15 +51,45 @@ class OmnigraphError(Exception):
         return _rebuild, (type(self), self.message, self.hint, self.facts)
 
     def to_dict(self) -> dict[str, Any]:
-        """The body of this error over any wire."""
-        body: dict[str, Any] = {"error": self.message, "code": self.code, "hint": self.hint}
+        """The body of this error over any wire: plain JSON values, whatever the facts are."""
+        body: dict[str, Any] = {"error": _json_value(self.message), "code": self.code, "hint": _json_value(self.hint)}
         for name, value in self.facts.items():
-            body.setdefault(name, value)
+            body.setdefault(name, _json_value(value))
         return body
 
 
 def _rebuild(kind: type[OmnigraphError], message: str, hint: str, facts: Mapping[str, Any]) -> OmnigraphError:
-    return kind(message, hint=hint, **facts)
+    # Not through the class's own constructor: one of an older or newer release may ask for other facts.
+    error = kind.__new__(kind)
+    OmnigraphError.__init__(error, message, hint=hint, **facts)
+    return error
+
+
+def from_dict(body: Mapping[str, Any]) -> OmnigraphError:
+    """The error whose ``to_dict`` was ``body``. A code that this release does not know gives an ``OmnigraphError``."""
+    facts = {name: value for name, value in body.items() if name not in ("error", "code", "hint", "manifest_conflict")}
+    kind = all_errors().get(str(body.get("code")), OmnigraphError)
+    return _rebuild(kind, str(body.get("error", "")), str(body.get("hint") or kind.default_hint), facts)
+
+
+def _json_value(value: Any) -> Any:
+    """A fact as strict JSON in UTF-8 can hold it."""
+    if isinstance(value, Enum):
+        return _json_value(value.value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_json_value(str(name)): _json_value(one) for name, one in value.items()}
+    if isinstance(value, Set):
+        return sorted((_json_value(one) for one in value), key=str)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [_json_value(one) for one in value]
+    as_plain = getattr(value, "to_dict", None) or getattr(value, "item", None)  # a report, or a number of numpy
+    return _json_value(as_plain() if callable(as_plain) else str(value))
 
 
 # --- the caller fixes the call or the data ------------------------------------------------------------------------------
@@ -142,14 +181,15 @@ class KeyConflict(Conflict):
 
 
 class MergeConflict(Conflict):
-    """Two branches disagree. Facts: ``conflicts``: rows of table_key, row_id, kind, message."""
+    """Two branches disagree. Facts: ``conflicts`` (rows of kind, type, id, property, base, source, target), ``total``,
+    ``by_kind``."""
 
     code = "merge-conflict"
     default_hint = "make the rows named agree on one branch, then merge again"
 
 
 class WriterFenced(Conflict):
-    """Somebody holds the graph exclusively. Facts: ``owner``, ``epoch``."""
+    """Another writer uses the graph exclusively. Facts: ``owner``, ``epoch``."""
 
     code = "writer-fenced"
     default_hint = "wait for the owner to close, or take over with open(exclusive=True)"
@@ -169,11 +209,26 @@ class SchemaChanged(Conflict):
     default_hint = "stage the rows again on the present schema"
 
 
-class Refused(Conflict):
-    """An upkeep run that would not be safe. Facts: ``reason``, ``table_key`` where one is meant."""
+class IdempotencyMismatch(Conflict):
+    """The idempotency key was used by another request. Facts: ``idempotency_key``, ``commit_id`` (of the first commit)."""
+
+    code = "idempotency-mismatch"
+    default_hint = "use a new key for a new request; `omnigraph commit show COMMIT_ID` shows the first one"
+
+
+# --- the caller resolves the reason -------------------------------------------------------------------------------------
+
+
+class Refused(OmnigraphError):
+    """Doing it would not be safe. Facts: ``reason`` (one of a closed list, below), ``table_key`` where one is meant."""
 
     code = "refused"
+    exit_code = 4
+    http_status = 409
     default_hint = "resolve the reason named, then run it again"
+
+    def __init__(self, message: str, *, reason: Reason, hint: str | None = None, **facts: Any) -> None:
+        super().__init__(message, hint=hint, reason=reason, **facts)
 
 
 # --- the caller asks, waits or goes elsewhere ---------------------------------------------------------------------------

@@ -28,7 +28,8 @@ REQUEST_CLASSES: Final = (DATA, VERSIONS, MANIFEST, INTENT, BOUNDARY, SCHEMA, IN
 
 @dataclass(frozen=True, slots=True)
 class StorageCost:
-    """What an operation asked of storage. ``exact`` is false if others may have been counted with it."""
+    """What an operation asked of storage. ``exact`` is false if others may have been counted with it; ``shared_by``: so many
+    commits share the cost."""
 
     requests: int = 0
     hops: int = 0
@@ -36,6 +37,7 @@ class StorageCost:
     bytes_written: int = 0
     by_class: dict[str, int] = field(default_factory=dict)
     exact: bool = True
+    shared_by: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -45,6 +47,7 @@ class StorageCost:
             "bytes_written": self.bytes_written,
             "by_class": dict(self.by_class),
             "exact": self.exact,
+            "shared_by": self.shared_by,
         }
 
     def __add__(self, other: StorageCost) -> StorageCost:

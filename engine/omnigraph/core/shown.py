@@ -37,6 +37,14 @@ def count_text(n: int, one: str, many: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
+def span_text(total_s: int) -> str:
+    """``7d``, ``90s``: the largest unit that it is a whole number of."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if total_s and total_s % size == 0:
+            return f"{total_s // size}{unit}"
+    return f"{total_s}s"
+
+
 def html_table(
     names: Sequence[str],
     rows: Iterable[Sequence[Any]],

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.gate import entering
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.batch_rows import PartInput
@@ -41,28 +42,34 @@ def check_parts(
     """Check staged parts against the branch as it is now, as ``load_parts`` with the same arguments would. Writes nothing.
     ``load_parts`` trusts the report as long as nothing has moved."""
     options = LoadOptions(mode=mode, branch=txn.branch, on_bad_row=on_bad_row, bad_rows_max=bad_rows_max)
-    options.check()
+    options.check_mode()
+    with entering(txn._engine, "check"):
+        return _checked(txn, list(parts), types, options, Checker(Budget.of(memory_mb), exchange, exchange_always))
+
+
+def _checked(
+    txn: StagingTxn, parts: list[StagedPart], types: Iterable[str], options: LoadOptions, checker: Checker
+) -> PartsReport:
     engine, meter = txn._engine, Meter()
-    task = txn.task(mode)
-    parts, keys = list(parts), [txn._record.key_of(name) for name in types]
+    task = txn.task(options.mode)
+    keys = [txn._record.key_of(name) for name in types]
     given = PartInput(parts, keys, task.catalog, set_aside=options.sets_aside)
     held = read_current(engine, txn.branch, meter=meter)
     view = Txn(engine, txn.branch, held, Deadline(engine.clock, _CHECK_S), meter)
-    checker = Checker(Budget.of(memory_mb), exchange, exchange_always)
     left: tuple[Rejected, ...] = ()
     if options.sets_aside:
         found = checker.sift(given, view, task, options.checked_mode)
         verdict, left = found.verdict, found.rejected
     else:
         verdict = checker.validate(given, view, task, options.checked_mode).verdict
-    report = _report(given, verdict, left, BadRowsMax(bad_rows_max))
+    report = _report(given, verdict, left, BadRowsMax(options.bad_rows_max))
     return replace(
         report,
         left=len(left),
         reads=tuple(sorted(verdict.reads)),
         pins=pins_of(held.state, {*verdict.reads, *given.keys}),
         schema_id=schema_id_of(held.state),
-        digest=parts_digest(parts, keys, mode, sets_aside=options.sets_aside),
+        digest=parts_digest(parts, keys, options.mode, sets_aside=options.sets_aside),
     )
 
 

@@ -35,11 +35,12 @@ from omnigraph.distributed.staged_load import check_base
 from omnigraph.distributed.staged_part import Threads, Workers
 from omnigraph.distributed.staging_record import Record, check_files
 from omnigraph.table import staged as fragments_
+from omnigraph.wire.receipt import Receipt, RejectedRows, TableChange
 from omnigraph.write.base.changes import RowIndex
 from omnigraph.write.base.rejects import Rejected
 from omnigraph.write.load_options import LoadOptions, load_request
-from omnigraph.write.receipt import Receipt, RejectedRows, TableChange, receipt_of
-from omnigraph.write.rules.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, too_many, write_quarantine
+from omnigraph.write.receipt import receipt_of
+from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, rejected_rows, too_many, write_quarantine
 from omnigraph.write.rules.validate import Verdict
 
 T = TypeVar("T")
@@ -78,8 +79,7 @@ class PartLoad:
         outcome = run(self.engine, request, self._prepare, meter)
         rejected = RejectedRows()
         if self.rejected and not outcome.replayed:
-            rows = tuple(one.to_dict() for one in self.rejected[:REJECTED_SHOWN_MAX])
-            rejected = RejectedRows(rows, len(self.rejected))
+            rejected = rejected_rows(self.rejected)
             if self.options.quarantine_to is not None:
                 write_quarantine(self.options.quarantine_to, self.rejected)
         if outcome.row is None or outcome.replayed:

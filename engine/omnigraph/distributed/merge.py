@@ -26,10 +26,10 @@ from omnigraph.distributed.rewrite import Addresses, Rewrite, RewrittenRows, rem
 from omnigraph.distributed.stage_task import PartTask
 from omnigraph.table import staged as fragments_
 from omnigraph.table.arrays import one_array, positions
+from omnigraph.wire.receipt import TableChange
 from omnigraph.write.base.changes import RowIndex, TypeChange
 from omnigraph.write.base.committed_rows import is_scanned
 from omnigraph.write.base.rejects import Rejected
-from omnigraph.write.receipt import TableChange
 
 if TYPE_CHECKING:
     from omnigraph.distributed.load import PartLoad

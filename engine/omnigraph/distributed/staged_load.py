@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
+from omnigraph.commit.gate import entering
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared
@@ -33,9 +34,10 @@ from omnigraph.manifest.state import State
 from omnigraph.schema import table_schema
 from omnigraph.table import staged as fragments_
 from omnigraph.table.dataset import TableRef
+from omnigraph.wire.receipt import CheckReport, Receipt, RejectedRows
 from omnigraph.write.base.changes import Mode, TypeChange
-from omnigraph.write.load_options import CheckReport, LoadOptions, load_request
-from omnigraph.write.receipt import Receipt, RejectedRows, receipt_of
+from omnigraph.write.load_options import LoadOptions, load_request
+from omnigraph.write.receipt import receipt_of
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.streamed_load import as_declared
 
@@ -77,10 +79,11 @@ def check_staged(txn: StagingTxn, staged: Staged | Mapping[str, Staged], memory_
     """
     engine = txn._engine
     given = by_key(txn, staged if isinstance(staged, Mapping) else grouped(listed(staged)))
-    meter = Meter()
-    held = read_current(engine, txn.branch, meter=meter)
-    view = Txn(engine, txn.branch, held, Deadline(engine.clock, _CHECK_S), meter)
-    verdict = _validate(view, given, memory_mb)
+    with entering(engine, "check"):
+        meter = Meter()
+        held = read_current(engine, txn.branch, meter=meter)
+        view = Txn(engine, txn.branch, held, Deadline(engine.clock, _CHECK_S), meter)
+        verdict = _validate(view, given, memory_mb)
     rows = {key: sum(fragments_.rows_of(new) for one in every for new in one.new) for key, every in given.items()}
     return CheckReport(
         verdict.ok,

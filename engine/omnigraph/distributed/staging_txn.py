@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit.engine import Engine
+from omnigraph.commit.gate import entering
 from omnigraph.commit.recovery.drift import pending_intents
 from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import InvalidInput, NotFound, SchemaChanged
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
-from omnigraph.core.operation import operating
 from omnigraph.core.progress import Listener
 from omnigraph.distributed.fragments import StagedFragments, schema_id_of
 from omnigraph.distributed.stage_task import field_ids
@@ -31,12 +30,13 @@ from omnigraph.distributed.staging_record import (
     RecordTable,
     described_files,
 )
+from omnigraph.options import LoadOptions
 from omnigraph.table import parts as parts_
 from omnigraph.table import staged as fragments_
 from omnigraph.table.collect import loose_files
 from omnigraph.table.dataset import TableRef
-from omnigraph.write.load_options import CheckReport, LoadOptions, replay
-from omnigraph.write.receipt import Receipt
+from omnigraph.wire.receipt import CheckReport, Receipt
+from omnigraph.write.load_options import replay
 
 if TYPE_CHECKING:
     from omnigraph.distributed.load import PartLoad
@@ -115,9 +115,10 @@ class StagingTxn:
         key = self._record.key_of(name)
         noted = self._record.table(key)
         tables = self._engine.tables
-        held = self._engine.known(self.branch) or self._engine.latest(self.branch)
-        declared = self._engine.catalog(held.state.schema).by_table_key(key)
-        fields = field_ids(declared, tables.open(noted.table, noted.pin))
+        with entering(self._engine, "table"):
+            held = self._engine.known(self.branch) or self._engine.latest(self.branch)
+            declared = self._engine.catalog(held.state.schema).by_table_key(key)
+            fields = field_ids(declared, tables.open(noted.table, noted.pin))
         return StagingTable(
             key,
             tables.uri(noted.table),
@@ -131,26 +132,28 @@ class StagingTxn:
 
     def add(self, staged: Staged) -> None:
         """Note files in the record, so that an abort and a cleanup can find them."""
-        added = listed(staged)
-        for one in added:
-            self._record.check_mine(one)
-        known = {one.digest for one in self._record.staged}
-        fresh = [one for one in added if one.digest not in known]
-        if fresh:
-            record = self._record.model_copy(update={"staged": [*self._record.staged, *fresh]})
-            Records(self._engine.store).save(record)
-            self._record = record
+        with entering(self._engine, "add", writes=True):
+            added = listed(staged)
+            for one in added:
+                self._record.check_mine(one)
+            known = {one.digest for one in self._record.staged}
+            fresh = [one for one in added if one.digest not in known]
+            if fresh:
+                record = self._record.model_copy(update={"staged": [*self._record.staged, *fresh]})
+                Records(self._engine.store).save(record)
+                self._record = record
 
     def abort(self) -> int:
         """Delete exactly the files that were added, then the record. Returns how many files went.
 
         Files that a commit names stay: a recovery may have published a commit whose process died, or may yet do so."""
-        keys = self._free(self._record.files())
-        failures = self._engine.store.delete_many(keys)
-        if failures:
-            raise failures[0].error
-        Records(self._engine.store).delete(self.id)
-        return len(keys)
+        with entering(self._engine, "abort", writes=True):
+            keys = self._free(self._record.files())
+            failures = self._engine.store.delete_many(keys)
+            if failures:
+                raise failures[0].error
+            Records(self._engine.store).delete(self.id)
+            return len(keys)
 
     def _free(self, keys: Iterable[str]) -> list[str]:
         """Of these files, those that no version of a table names, and that no pending write may come to name."""
@@ -180,10 +183,11 @@ class StagingTxn:
         their records instead of being counted."""
         from omnigraph.distributed.stage_task import ROWS_PER_FILE, PartTask, Target
 
-        held = self._engine.known(self.branch) or self._engine.latest(self.branch)
         schema_id = self._record.base.schema_id
-        if schema_id_of(held.state) != schema_id:
-            held = read_current(self._engine, self.branch, meter=Meter())
+        with entering(self._engine, "task"):
+            held = self._engine.known(self.branch) or self._engine.latest(self.branch)
+            if schema_id_of(held.state) != schema_id:
+                held = read_current(self._engine, self.branch, meter=Meter())
         if schema_id_of(held.state) != schema_id:
             raise SchemaChanged(
                 "the schema has changed since this staging was begun",
@@ -212,15 +216,8 @@ class StagingTxn:
         parts: Sequence[StagedPart],
         types: Iterable[str],
         *,
-        mode: str,
+        options: LoadOptions,
         workers: Workers | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-        on_bad_row: str = "fail",
-        bad_rows_max: int | float | None = None,
-        quarantine_to: str | Path | None = None,
-        expect_head: str | None = None,
-        deadline_s: float = 60,
         rows_per_file: int | None = None,
         memory_mb: int | None = None,
         exchange: Exchange | None = None,
@@ -236,26 +233,16 @@ class StagingTxn:
         from omnigraph.distributed.pass_rules import Budget
         from omnigraph.distributed.placement import Checker
 
-        options = LoadOptions(
-            mode=mode,
-            branch=self.branch,
-            actor=actor if actor is not None else self._record.actor,
-            idempotency_key=idempotency_key,
-            on_bad_row=on_bad_row,
-            bad_rows_max=bad_rows_max,
-            quarantine_to=quarantine_to,
-            expect_head=expect_head,
-            deadline_s=deadline_s,
-        )
-        options.check()
-        known = self.replay(idempotency_key)
-        if known is not None:
-            self.abort()
-            return known
-        task = self.task(mode, rows_per_file=rows_per_file)
         checker = Checker(Budget.of(memory_mb), exchange, exchange_always)
-        load = self._part_load(list(parts), types, options, task, workers or Threads(), checker, checks)
-        return self._run(load, progress)
+        options.check_mode()
+        with entering(self._engine, "load", writes=True, listener=progress):
+            options = self._mine(options)
+            known = self.replay(options.idempotency_key)
+            if known is not None:
+                self.abort()
+                return known
+            task = self.task(options.mode, rows_per_file=rows_per_file)
+            return self._run(self._part_load(list(parts), types, options, task, workers or Threads(), checker, checks))
 
     def _part_load(
         self,
@@ -281,10 +268,9 @@ class StagingTxn:
         trusted = checks if checks is not None and checks.digest == digest else None
         return PartLoad(self._engine, options, given, task, self._record, workers, self.add, checker, trusted=trusted)
 
-    def _run(self, load: PartLoad, progress: Listener | None) -> Receipt:
+    def _run(self, load: PartLoad) -> Receipt:
         try:
-            with operating("load", self._engine.uri, writes=True, listener=progress, clock=self._engine.clock):
-                done = load.run()
+            done = load.run()
         except BaseException:
             self.sent = load.files.sent
             load.drop_written()
@@ -294,13 +280,18 @@ class StagingTxn:
         self._engine.store.delete_many(self._free(left) if done.replayed else sorted(left))
         return forgotten(self._engine, self.id, done)
 
+    def _mine(self, options: LoadOptions) -> LoadOptions:
+        """The options as this transaction means them: its branch, and its actor unless another one is named."""
+        return options.but(branch=self.branch, actor=options.actor if options.actor is not None else self._record.actor)
+
     def replay(self, idempotency_key: str | None) -> Receipt | None:
         """The receipt of an earlier load with this key: then nothing need be staged at all."""
         if idempotency_key is None:
             return None
-        read_current(self._engine, self.branch, meter=Meter())
         options = LoadOptions(mode="append", branch=self.branch, idempotency_key=idempotency_key)
-        return replay(self._engine, options, Meter())
+        with entering(self._engine, "replay"):
+            read_current(self._engine, self.branch, meter=Meter())
+            return replay(self._engine, options, Meter())
 
     # --- fragments that another program described -----------------------------------------------------------------------
 
@@ -318,25 +309,26 @@ class StagingTxn:
         progress: Listener | None = None,
     ) -> Receipt:
         """Commit staged fragments: verified to exist, checked on a fresh base, published like any load."""
-        options = LoadOptions(
-            mode=mode,
-            branch=self.branch,
-            actor=actor if actor is not None else self._record.actor,
-            idempotency_key=idempotency_key,
-            on_bad_row=on_bad_row,
-            expect_head=expect_head,
-            deadline_s=deadline_s,
+        options = self._mine(
+            LoadOptions(
+                mode=mode,
+                actor=actor,
+                idempotency_key=idempotency_key,
+                on_bad_row=on_bad_row,
+                expect_head=expect_head,
+                deadline_s=deadline_s,
+            )
         )
-        options.check()
+        options.check_mode()
         if on_bad_row != "fail":
             raise InvalidInput(
                 "staged fragments are loaded whole: on_bad_row must be 'fail'",
                 hint="leave bad rows out while staging; og.check_staged names them",
             )
-        given = by_key(self, staged if staged is not None else grouped(self.staged))
-        for one in (one for every in given.values() for one in every):
-            self._record.check_mine(one)
-        with operating("load", self._engine.uri, writes=True, listener=progress, clock=self._engine.clock):
+        with entering(self._engine, "load", writes=True, listener=progress):
+            given = by_key(self, staged if staged is not None else grouped(self.staged))
+            for one in (one for every in given.values() for one in every):
+                self._record.check_mine(one)
             return StagedLoad(self._engine, options, given, checks).run(self._record)
 
 

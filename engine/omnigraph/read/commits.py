@@ -3,71 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.txn import read_current
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import html_table
-from omnigraph.manifest.rows import CommitRow, TableChange
+from omnigraph.manifest.rows import CommitRow
 from omnigraph.read.at import commit_row
 from omnigraph.read.tables import whole_number
+from omnigraph.wire.history import Commit, Commits
+from omnigraph.wire.receipt import TableChange
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
-
-@dataclass(frozen=True)
-class Commit:
-    """One commit of a graph. ``tables``: what it did to each table it changed."""
-
-    id: str
-    parents: tuple[str, ...]
-    actor: str | None
-    created_at: dt.datetime
-    kind: str
-    tables: Mapping[str, TableChange]
-    manifest_version: int
-    idempotency_key: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "parents": list(self.parents),
-            "actor": self.actor,
-            "created_at": self.created_at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-            "kind": self.kind,
-            "tables": {key: _counts(change) for key, change in self.tables.items()},
-            "manifest_version": self.manifest_version,
-            "idempotency_key": self.idempotency_key,
-        }
-
-    def __repr__(self) -> str:
-        by = f" by {self.actor}" if self.actor is not None else ""
-        when = self.created_at.isoformat(sep=" ", timespec="milliseconds")
-        return f"<Commit {self.id} {self.kind}{by} at {when}: {', '.join(self.tables) or 'no tables'}>"
-
-    def _repr_html_(self) -> str:
-        return Commits([self])._repr_html_()
-
-
-class Commits(list[Commit]):
-    """Commits in order. A plain list but for how it shows."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"commits": [commit.to_dict() for commit in self]}
-
-    def __repr__(self) -> str:
-        return "[" + ",\n ".join(map(repr, self)) + "]"
-
-    def _repr_html_(self) -> str:
-        rows = [(c.id, c.created_at, c.kind, c.actor, ", ".join(c.tables)) for c in self]
-        return html_table(("commit", "created at", "kind", "actor", "tables"), rows)
-
-
-def _counts(change: TableChange) -> dict[str, int | None]:
-    return {name: getattr(change, name) for name in ("version", "inserted", "updated", "deleted", "unchanged")}
 
 
 def list_commits(
@@ -88,7 +34,7 @@ def list_commits(
         return found
     for row in engine.history.rows(current, meter):
         if isinstance(row, CommitRow) and (actor is None or row.actor == actor):
-            found.append(commit_of(row))
+            found.append(commit_of(row, branch))
             if len(found) == limit:
                 break
     return found
@@ -100,14 +46,18 @@ def find_commit(engine: Engine, commit_id: str, *, meter: Meter | None = None) -
     return commit_of(commit_row(engine, read_current(engine, MAIN, meter=meter), commit_id, meter))
 
 
-def commit_of(row: CommitRow) -> Commit:
+def commit_of(row: CommitRow, branch: str = MAIN) -> Commit:
     return Commit(
         id=row.commit_id,
         parents=row.parents,
         actor=row.actor,
         created_at=_EPOCH + dt.timedelta(microseconds=row.created_at_us),
         kind=row.kind,
-        tables=dict(sorted(row.tables.items())),
+        branch=branch,
+        tables={
+            key: TableChange(c.version, c.inserted, c.updated, c.deleted, c.unchanged)
+            for key, c in sorted(row.tables.items())
+        },
         manifest_version=row.manifest_version,
         idempotency_key=row.idempotency_key,
     )

@@ -13,7 +13,6 @@ import gzip
 import io
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -27,6 +26,7 @@ from omnigraph.read.jsontext import json_text, string_text, text_bytes
 from omnigraph.read.ordered import SCHEMA, is_ascending, ordered_lines
 from omnigraph.read.tables import TableReader
 from omnigraph.schema import EdgeType
+from omnigraph.wire.data import ExportReport
 
 pc: Any = pyarrow.compute
 
@@ -34,26 +34,6 @@ Destination: TypeAlias = "str | os.PathLike[str] | IO[bytes] | IO[str]"
 
 # From here on ids are read once before the rows: a table that lies in order then needs no sorting at all.
 _LARGE_BYTES = 32 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class ExportReport:
-    """What an export wrote. ``bytes`` are those of the text, before any compression."""
-
-    path: str | None
-    rows: dict[str, int]
-    bytes: int
-
-    @property
-    def total(self) -> int:
-        return sum(self.rows.values())
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"path": self.path, "rows": dict(self.rows), "total": self.total, "bytes": self.bytes}
-
-    def __repr__(self) -> str:
-        where = f" to {self.path}" if self.path is not None else ""
-        return f"<Export of {self.total} records in {self.bytes} bytes{where}>"
 
 
 def export_text(readers: Sequence[TableReader]) -> str:

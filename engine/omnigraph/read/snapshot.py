@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-    from omnigraph.read.export import Destination, ExportReport
+    from omnigraph.read.export import Destination
     from omnigraph.store import Store
+    from omnigraph.wire.data import ExportReport, SnapshotReport
 
 _KNOWN_SHOWN_MAX = 30
 
@@ -106,23 +107,23 @@ class Snapshot:
         return self._reader(type).schema
 
     def to_dict(self) -> dict[str, Any]:
+        return self.report().to_dict()
+
+    def report(self) -> SnapshotReport:
+        """What the snapshot is, without its rows."""
+        from omnigraph.wire.data import SnapshotReport, SnapshotTable
+
         pins = self._held.state.tables
-        return {
-            "branch": self.branch,
-            "commit_id": self.commit_id,
-            "manifest_version": self.manifest_version,
-            "internal_schema_version": STORAGE_VERSION,
-            "tables": [
-                {
-                    "table_key": key,
-                    "table_path": pins[key].location,
-                    "table_version": entry.version,
-                    "table_branch": entry.branch,
-                    "row_count": entry.rows,
-                }
+        return SnapshotReport(
+            self.branch,
+            self.commit_id,
+            self.manifest_version,
+            STORAGE_VERSION,
+            tuple(
+                SnapshotTable(key, pins[key].location, entry.version, entry.branch, entry.rows)
                 for key, entry in self.tables.items()
-            ],
-        }
+            ),
+        )
 
     def __repr__(self) -> str:
         rows = sum(entry.rows for entry in self.tables.values())

@@ -29,7 +29,8 @@ from omnigraph.manifest.rows import CommitRow
 from omnigraph.table.collect import VersionFile
 from omnigraph.testing.explorer import State as Node
 from omnigraph.upkeep import cleanup_plan
-from omnigraph.upkeep.cleanup_plan import Line, LinePlan, Policy, Range, SeenCommit
+from omnigraph.upkeep.cleanup_plan import Line, LinePlan, Range, SeenCommit
+from omnigraph.wire.cleanup import Policy
 
 _KEEP_ONE = Policy(keep=1, older_than_s=0, min_age_s=0)
 _PLACE = ("__manifest", None)

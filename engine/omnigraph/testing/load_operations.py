@@ -12,6 +12,7 @@ from lance.fragment import write_fragments
 
 from omnigraph import graph as graphs
 from omnigraph.distributed.staging_txn import StagingTxn
+from omnigraph.options import LoadOptions
 from omnigraph.schema import table_schema
 from omnigraph.testing.operations import TYPES, Operation, register, schema_of
 
@@ -64,7 +65,7 @@ def _stage(graph: graphs.Graph, txn: StagingTxn, width: int) -> None:
         rows: dict[str, Any] = {"id": ["s1", "s2"], "n": [1, 2], "name": ["s1", "s2"]}
         schema = table_schema(graph.catalog.node(name))
         data = pa.table({column: rows[column] for column in schema.names}, schema=schema)
-        options = graph._open_engine().store.lance_options()
+        options = graph._engine.store.lance_options()
         txn.add(table.describe(write_fragments(data, table.uri, storage_options=options), "append"))
 
 
@@ -87,7 +88,7 @@ def _in_parts(root: str, width: int, mode: str) -> str | None:
         new = [_records(width, ("p1", 1)), _records(width, ("p2", 2), *([("first", 9)] if mode == "merge" else []))]
         parts = [task.stage_records([RecordRows(Split(0, number), [rows])], number) for number, rows in enumerate(new)]
         txn.add_parts(parts)
-        commit_id: str | None = txn.load_parts(parts, TYPES[:width], mode=mode).commit_id
+        commit_id: str | None = txn.load_parts(parts, TYPES[:width], options=LoadOptions(mode=mode)).commit_id
         return commit_id
 
 

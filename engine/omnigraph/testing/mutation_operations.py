@@ -6,8 +6,9 @@ Imported by ``all_operations``; the registry is in ``operations``.
 from __future__ import annotations
 
 from omnigraph import graph as graphs
+from omnigraph.options import CommitOptions
 from omnigraph.testing.operations import TYPES, Operation, opened, register
-from omnigraph.write.mutate import MutateOptions, mutate
+from omnigraph.write.mutate import mutate
 
 
 def _node(name: str) -> str:
@@ -34,7 +35,7 @@ def _linked(root: str, width: int) -> None:
 
 def _run(root: str, body: str) -> str | None:
     with opened(root) as engine:
-        return mutate(engine, f"query step() {{ {body} }}", MutateOptions(actor="writer")).commit_id
+        return mutate(engine, f"query step() {{ {body} }}", CommitOptions(actor="writer")).commit_id
 
 
 def _write(root: str, width: int) -> str | None:

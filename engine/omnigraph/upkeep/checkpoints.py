@@ -6,48 +6,23 @@ second sees the other. One that came too late is taken back, with an error that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from omnigraph.commit.engine import MAIN, Engine, gather
+from omnigraph.commit.gate import entering
 from omnigraph.core import documents, failpoints
 from omnigraph.core.documents import Document, Ref, Ulid
-from omnigraph.core.errors import AlreadyExists, Corruption, InvalidInput, NotFound, OmnigraphError, Reclaimed
+from omnigraph.core.errors import AlreadyExists, Corruption, NotFound, OmnigraphError, Reclaimed
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import html_table
 from omnigraph.manifest.rows import AbortRow, CommitRow
 from omnigraph.manifest.state import State
+from omnigraph.options import check_actor
 from omnigraph.store import KeyExists, layout
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.cleanup_plan import comes_too_late
-from omnigraph.upkeep.report import Report
+from omnigraph.wire.cleanup import Checkpoint, CheckpointList
 
 FORMAT = 1
-
-
-@dataclass(frozen=True)
-class Checkpoint(Report):
-    """One pinned commit."""
-
-    name: str
-    commit_id: str
-    branch: str
-    identity: str
-    ref: str | None
-    manifest_version: int
-    actor: str | None
-    created_at_us: int
-
-
-class CheckpointList(tuple[Checkpoint, ...]):
-    """Checkpoints, sorted by name."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"checkpoints": [checkpoint.to_dict() for checkpoint in self]}
-
-    def _repr_html_(self) -> str:
-        rows: list[tuple[Any, ...]] = [(c.name, c.commit_id, c.branch, c.actor) for c in self]
-        return html_table(("name", "commit", "branch", "actor"), rows, "checkpoints", empty="no checkpoints")
 
 
 class _File(Document):
@@ -71,17 +46,21 @@ class Checkpoints:
 
     def create(self, name: str, at: str | None = None, *, branch: str = MAIN, actor: str | None = None) -> Checkpoint:
         """Pin the head of a branch, or the commit ``at``."""
-        return create(self._engine, name, at=at, branch=branch, actor=actor if actor is not None else self._actor)
+        who = check_actor(actor, self._actor)
+        with entering(self._engine, "checkpoints.create", writes=True):
+            return create(self._engine, name, at=at, branch=branch, actor=who)
 
     def list(self) -> CheckpointList:
-        return list_checkpoints(self._engine)
+        with entering(self._engine, "checkpoints.list"):
+            return list_checkpoints(self._engine)
 
     def delete(self, name: str) -> None:
         """Let a cleanup have the commit again."""
-        _check_writable(self._engine)
-        if self._engine.store.get(layout.checkpoint_key(name)) is None:
-            raise NotFound(f"no checkpoint {name!r}", hint="`omnigraph checkpoint list` shows them", name=name)
-        self._engine.store.delete(layout.checkpoint_key(name))
+        with entering(self._engine, "checkpoints.delete", writes=True):
+            meter = Meter()
+            if self._engine.store.get(layout.checkpoint_key(name), meter=meter) is None:
+                raise NotFound(f"no checkpoint {name!r}", hint="`omnigraph checkpoint list` shows them", name=name)
+            self._engine.store.delete(layout.checkpoint_key(name), meter=meter)
 
 
 def create(
@@ -89,7 +68,6 @@ def create(
 ) -> Checkpoint:
     meter = meter or Meter()
     key = layout.checkpoint_key(str(name))
-    _check_writable(engine)
     held = engine.latest(branch, meter)
     commit_id = held.state.head.commit_id if at is None else str(at)
     row = engine.history.find(held, commit_id, meter=meter)
@@ -114,7 +92,7 @@ def create(
     _check_opens(engine, made, meter)
     engine.durable.root(made.manifest_version, held)
     try:
-        engine.store.create(key, documents.canonical({"format": FORMAT, **vars(made)}), meter=meter)
+        engine.store.create(key, documents.canonical({"format": FORMAT, **made.to_dict()}), meter=meter)
     except KeyExists as error:
         raise AlreadyExists(
             f"there is a checkpoint {name!r} already", hint="delete it first, or choose another name", name=name
@@ -211,8 +189,3 @@ def _too_late(checkpoint: Checkpoint) -> Reclaimed:
         commit_id=checkpoint.commit_id,
         oldest=None,
     )
-
-
-def _check_writable(engine: Engine) -> None:
-    if engine.read_only:
-        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")

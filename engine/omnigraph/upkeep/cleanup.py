@@ -7,8 +7,8 @@ what both looks doomed. Every run leaves a record, written before the first dele
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 from omnigraph.commit.decide import swap_stands
@@ -30,7 +30,6 @@ from omnigraph.core.errors import (
 )
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import bytes_text, count_text, html_table
 from omnigraph.manifest.boundary import boundary_note
 from omnigraph.manifest.rows import Head
 from omnigraph.manifest.state import Change
@@ -38,170 +37,15 @@ from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
 from omnigraph.store import Entry, layout
 from omnigraph.table.collect import Deleted, delete_versions, loose_files
 from omnigraph.table.dataset import TableRef
-from omnigraph.upkeep.cleanup_look import Look, Orphan, look, look_at_lines, read_intents
-from omnigraph.upkeep.cleanup_plan import LinePlan, Policy, doom, make_policy, ranges_text, spare
+from omnigraph.upkeep.cleanup_look import Look, look, look_at_lines, read_intents
+from omnigraph.upkeep.cleanup_plan import LinePlan, doom, doomed_versions, make_policy, ranges_text, spare
 from omnigraph.upkeep.cleanup_record import CleanupRecord, read_record, write_record
 from omnigraph.upkeep.fold_checksums import fold_checksums
-from omnigraph.upkeep.report import Report
+from omnigraph.wire.cleanup import CleanupPlan, CleanupReport, DeletedFiles, Orphan, Policy, TableCleanup, Unfinished
 
 CHUNK = 1000  # versions deleted by one call: a few MB of memory, and the next call sees what is left
 SWAP_ATTEMPTS_MAX = 30
 UNFINISHED_S = 7 * 24 * 3600  # as long as Lance keeps files that no version names
-
-
-@dataclass(frozen=True)
-class Unfinished(Report):
-    """Files that no key names: of writes that were interrupted in the middle of one."""
-
-    files: int
-    bytes: int
-
-    @staticmethod
-    def of(entries: Sequence[Entry]) -> Unfinished:
-        return Unfinished(len(entries), sum(entry.size for entry in entries))
-
-    @property
-    def text(self) -> str:
-        return f"{count_text(self.files, 'file')} of interrupted writes ({bytes_text(self.bytes)})"
-
-
-@dataclass(frozen=True, repr=False)
-class CleanupPlan(Report):
-    """What would be deleted, and what keeps the rest. Running it deletes nothing beyond it."""
-
-    uri: str
-    policy: Policy
-    branches: tuple[str, ...]
-    oldest: Mapping[str, str]  # branch → the oldest commit that stays
-    boundaries: Mapping[str, int]  # branch → the boundary that it will have
-    lines: tuple[LinePlan, ...]
-    orphans: tuple[Orphan, ...]
-    checkpoints: tuple[str, ...]
-    drifting: tuple[str, ...] = ()
-    expired: tuple[str, ...] = ()  # staging records of batches that nobody has loaded for a day
-    unfinished: tuple[Entry, ...] = field(default=(), repr=False)  # files of writes that were interrupted days ago
-
-    @property
-    def versions(self) -> int:
-        return sum(len(line.doomed) for line in self.lines)
-
-    @property
-    def empty(self) -> bool:
-        return self.versions == 0 and not self.orphans and not self.expired and not self.unfinished
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "uri": self.uri,
-            "policy": {**vars(self.policy), "text": self.policy.text},
-            "branches": list(self.branches),
-            "oldest": dict(self.oldest),
-            "boundaries": dict(self.boundaries),
-            "versions": self.versions,
-            "tables": [
-                {
-                    "table_key": line.key,
-                    "location": line.location,
-                    "ref": line.ref,
-                    "doomed": ranges_text(line.doomed),
-                    "versions": len(line.doomed),
-                    "manifest_bytes": line.doomed_bytes,
-                    "kept": line.kept,
-                    "young": line.young,
-                    "reason": self.reason(line),
-                }
-                for line in self.lines
-            ],
-            "orphans": [vars(orphan) | {} for orphan in self.orphans],
-            "checkpoints": list(self.checkpoints),
-            "drifting": list(self.drifting),
-            "expired_staging": list(self.expired),
-            "unfinished": vars(Unfinished.of(self.unfinished)),
-        }
-
-    def reason(self, line: LinePlan) -> str:
-        if line.exempt is not None:
-            return f"nothing: {line.exempt}"
-        if not line.doomed:
-            return "nothing: all of it is retained" if not line.young else "nothing: the rest is too young"
-        return "older than what stays; no checkpoint and no pending write needs them"
-
-    def __repr__(self) -> str:
-        lines = [
-            f"<CleanupPlan {self.uri}: {count_text(self.versions, 'version')} and "
-            f"{count_text(len(self.orphans), 'orphan')} to delete; {self.policy.text}"
-        ]
-        lines += [
-            f"  {line.key}: versions {ranges_text(line.doomed)}; {self.reason(line)}"
-            for line in self.lines
-            if line.doomed
-        ]
-        lines += [f"  {orphan.prefix} ({bytes_text(orphan.bytes)}) belongs to nobody" for orphan in self.orphans]
-        lines += [f"  {Unfinished.of(self.unfinished).text}"] if self.unfinished else []
-        return "\n".join(lines) + ">"
-
-    def _repr_html_(self) -> str:
-        rows: list[tuple[Any, ...]] = [
-            (line.key, len(line.doomed), ranges_text(line.doomed), line.kept, line.young, self.reason(line))
-            for line in self.lines
-        ]
-        rows += [(orphan.prefix, None, None, None, None, "belongs to nobody") for orphan in self.orphans]
-        return html_table(("table", "doomed", "versions", "kept", "young", "reason"), rows, self.policy.text)
-
-
-@dataclass(frozen=True)
-class TableCleanup(Report):
-    """What was deleted of one line; ``error`` where something could not be."""
-
-    table_key: str
-    location: str
-    ref: str | None
-    doomed: str
-    deleted: Deleted
-    error: str | None = None
-
-
-@dataclass(frozen=True, repr=False)
-class CleanupReport(Report):
-    """``run`` names the record. ``spared``: versions that became needed between the plan and the deletion."""
-
-    uri: str
-    run: str | None
-    policy: Policy
-    boundaries: Mapping[str, int]
-    tables: tuple[TableCleanup, ...]
-    orphans: tuple[Orphan, ...]
-    spared: int
-    errors: tuple[str, ...]
-    unfinished: Unfinished = Unfinished(0, 0)
-
-    @property
-    def versions(self) -> int:
-        return sum(table.deleted.versions for table in self.tables)
-
-    @property
-    def bytes(self) -> int:
-        gone = sum(table.deleted.bytes for table in self.tables) + sum(orphan.bytes for orphan in self.orphans)
-        return gone + self.unfinished.bytes
-
-    def to_dict(self) -> dict[str, Any]:
-        policy = {**vars(self.policy), "text": self.policy.text}
-        return {**super().to_dict(), "policy": policy, "versions": self.versions, "bytes": self.bytes}
-
-    def __repr__(self) -> str:
-        failed = f"; {count_text(len(self.errors), 'failure')}" if self.errors else ""
-        return (
-            f"<CleanupReport {self.uri}: {count_text(self.versions, 'version')} and "
-            f"{count_text(len(self.orphans), 'orphan')} deleted, {bytes_text(self.bytes)}{failed}>"
-        )
-
-    def _repr_html_(self) -> str:
-        rows: list[tuple[Any, ...]] = [
-            (t.table_key, t.deleted.versions, t.deleted.files, t.deleted.bytes, t.error) for t in self.tables
-        ]
-        rows += [(orphan.prefix, None, orphan.files, orphan.bytes, None) for orphan in self.orphans]
-        return html_table(
-            ("table", "versions", "files", "bytes", "error"), rows, f"cleanup {self.run}", empty="nothing to delete"
-        )
 
 
 # --- planning -----------------------------------------------------------------------------------------------------------
@@ -221,7 +65,7 @@ def plan_cleanup(
     with progress.phase("looking", unit="tables"):
         plan, seen = _plan(engine, policy, branches, meter or Meter())
         left = engine.store.unfinished("", seen.now_us - UNFINISHED_S * 1_000_000)
-        return replace(plan, unfinished=tuple(entry for entry in left if layout.is_ours(entry.key)))
+        return replace(plan, unfinished_files=tuple(entry for entry in left if layout.is_ours(entry.key)))
 
 
 def _plan(
@@ -239,11 +83,12 @@ def _plan(
         oldest={view.branch: view.oldest.commit_id for view in seen.branches},
         # Whatever is older than the oldest retained commit is given up, also where its own version is still too young to go.
         boundaries={view.branch: view.oldest.manifest_version - 1 for view in seen.branches} if doomed else {},
+        tables=tuple(map(doomed_versions, lines)),
         lines=lines,
         orphans=seen.orphans,
         checkpoints=tuple(one.name for one in seen.checkpoints),
         drifting=_drifting(seen),
-        expired=tuple(one.id for one in seen.staging if one.expired),
+        expired_staging=tuple(one.id for one in seen.staging if one.expired),
     )
     return plan, seen
 
@@ -276,8 +121,6 @@ def run_cleanup(
 ) -> CleanupReport:
     """Delete what the plan says and what is still doomed when it is looked at again, twice."""
     meter = meter or Meter()
-    if engine.read_only:
-        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
     if plan.uri != engine.uri:
         raise InvalidInput(f"the plan was made for {plan.uri}, not for {engine.uri}", hint="plan it on this graph")
     look_at_lines(engine, read_intents(engine, meter), meter)  # refuses before anything is written or ended
@@ -288,7 +131,7 @@ def run_cleanup(
     record = CleanupRecord(engine, run, actor, plan.policy, meter)
     _recover_first(engine, plan, meter)
     wanted = {line.place: line for line in plan.lines}
-    if plan.versions or plan.expired:
+    if plan.versions or plan.expired_staging:
         for branch in plan.branches:
             swap_head(engine, branch, lambda head: replace(head, mark=run), meter)
         failpoints.hit("cleanup.marked")
@@ -301,7 +144,7 @@ def run_cleanup(
     second, _ = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
     doomed = spare(doomed, second.lines)
     orphans = _still(plan.orphans, first.orphans, second.orphans)
-    expired = [one for one in seen.staging if one.expired and one.id in plan.expired]
+    expired = [one for one in seen.staging if one.expired and one.id in plan.expired_staging]
     files = [file for one in expired for file in one.files]
     record.planned(doomed, [orphan.prefix for orphan in orphans], boundaries, plan.oldest, files)
     failpoints.hit("cleanup.recorded")
@@ -310,10 +153,10 @@ def run_cleanup(
     errors += failed
     gone = _delete_orphans(engine, orphans, errors, seen.now_us - plan.policy.min_age_s * 1_000_000, meter)
     errors += fold_checksums(engine)
-    left = engine.store.delete_unfinished(plan.unfinished)
+    left = engine.store.delete_unfinished(plan.unfinished_files)
     errors += [f"{failure.key}: {failure.error.message}" for failure in left]
     errors += _trim_names(engine, meter)
-    if plan.versions or plan.expired:
+    if plan.versions or plan.expired_staging:
         _give_up_batches(engine, run, [one.id for one in expired], errors, meter)
     report = CleanupReport(
         uri=engine.uri,
@@ -324,7 +167,7 @@ def run_cleanup(
         orphans=gone,
         spared=plan.versions - sum(len(line.doomed) for line in doomed.values()),
         errors=tuple(errors),
-        unfinished=Unfinished.of([one for one in plan.unfinished if one.key not in {failure.key for failure in left}]),
+        unfinished=_unfinished(plan.unfinished_files, {failure.key for failure in left}),
     )
     record.done(report.versions, report.bytes, report.errors)
     return report
@@ -467,8 +310,18 @@ def _delete(
             errors.append(f"{line.key}: {failure.message}")
         if total.failed:
             error = error or f"{total.failed} files could not be deleted"
-        done.append(TableCleanup(line.key, line.location, line.ref, ranges_text(line.doomed), total, error))
+        done.append(TableCleanup(line.key, line.location, line.ref, ranges_text(line.doomed), _deleted(total), error))
     return tuple(done), errors
+
+
+def _unfinished(entries: Sequence[Entry], left: Set[str]) -> Unfinished:
+    """What was deleted of the files of interrupted writes."""
+    gone = [entry for entry in entries if entry.key not in left]
+    return Unfinished(len(gone), sum(entry.size for entry in gone))
+
+
+def _deleted(total: Deleted) -> DeletedFiles:
+    return DeletedFiles(total.versions, total.files, total.bytes, total.failed)
 
 
 def _delete_orphans(

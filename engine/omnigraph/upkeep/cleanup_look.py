@@ -22,28 +22,15 @@ from omnigraph.manifest.state import State
 from omnigraph.store import layout
 from omnigraph.table.collect import VersionFile, version_files
 from omnigraph.table.dataset import TableRef
-from omnigraph.upkeep.checkpoints import Checkpoint, list_checkpoints, state_of
-from omnigraph.upkeep.cleanup_plan import Line, Policy, SeenCommit, oldest_retained
+from omnigraph.upkeep.checkpoints import list_checkpoints, state_of
+from omnigraph.upkeep.cleanup_plan import Line, SeenCommit, oldest_retained
 from omnigraph.upkeep.cleanup_roots import BranchView, Staging, manifest_lines, table_lines
 from omnigraph.upkeep.rubbish import Line as Place
 from omnigraph.upkeep.rubbish import lines_claimed, lines_named, list_artefacts, unclaimed
+from omnigraph.wire.cleanup import Checkpoint, Orphan, Policy
 
 # Between this machine's clock and the store's. Ages are differences of the two, and nothing is deleted by a wrong one.
 CLOCK_SKEW_S_MAX = 300
-
-
-@dataclass(frozen=True)
-class Orphan:
-    """A dataset or fork that belongs to nobody, with all its files."""
-
-    path: str
-    ref: str | None
-    files: int
-    bytes: int
-
-    @property
-    def prefix(self) -> str:
-        return f"{self.path}/" if self.ref is None else f"{self.path}/tree/{self.ref}/"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from omnigraph.core.errors import InvalidInput
 from omnigraph.table.collect import VersionFile
+from omnigraph.wire.cleanup import DoomedVersions, Policy
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"([0-9]+)\s*([smhdw]?)")
@@ -22,26 +23,6 @@ MIN_AGE = "1h"  # longer than any write takes: deadlines are minutes, and a stag
 
 
 # --- the policy ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What is to be retained: the newest ``keep`` commits and all younger than ``older_than_s``; nothing younger than
-    ``min_age_s`` is deleted in any case."""
-
-    keep: int
-    older_than_s: int
-    min_age_s: int
-
-    @property
-    def text(self) -> str:
-        commits = "commit" if self.keep == 1 else f"{self.keep} newest commits"
-        parts = [f"the {'newest ' if self.keep == 1 else ''}{commits} of each branch", "checkpoints"]
-        if self.older_than_s:
-            parts.insert(1, f"those of the last {duration_text(self.older_than_s)}")
-        if self.min_age_s:
-            parts.append(f"what is younger than {duration_text(self.min_age_s)}")
-        return f"retained are {', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def make_policy(keep: object, older_than: object, min_age: object) -> Policy:
@@ -71,13 +52,6 @@ def seconds(name: str, value: object) -> int:
             hint="a whole number with s, m, h, d or w; not negative",
         )
     return int(total)
-
-
-def duration_text(total_s: int) -> str:
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if total_s and total_s % size == 0:
-            return f"{total_s // size}{unit}"
-    return f"{total_s}s"
 
 
 # --- commits ------------------------------------------------------------------------------------------------------------
@@ -160,6 +134,29 @@ class LinePlan:
     @property
     def place(self) -> tuple[str, str | None]:
         return (self.location, self.ref)
+
+
+def doomed_versions(line: LinePlan) -> DoomedVersions:
+    """The plan of one line as its report says it, with the reason for what stays."""
+    return DoomedVersions(
+        line.key,
+        line.location,
+        line.ref,
+        ranges_text(line.doomed),
+        len(line.doomed),
+        line.doomed_bytes,
+        line.kept,
+        line.young,
+        _reason(line),
+    )
+
+
+def _reason(line: LinePlan) -> str:
+    if line.exempt is not None:
+        return f"nothing: {line.exempt}"
+    if not line.doomed:
+        return "nothing: all of it is retained" if not line.young else "nothing: the rest is too young"
+    return "older than what stays; no checkpoint and no pending write needs them"
 
 
 def doom(line: Line, policy: Policy, now_us: int) -> LinePlan:

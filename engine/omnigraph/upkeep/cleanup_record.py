@@ -15,7 +15,8 @@ from omnigraph.core.documents import Document, Ref, Ulid
 from omnigraph.core.meter import Meter
 from omnigraph.store import layout
 from omnigraph.upkeep.cleanup_look import CLOCK_SKEW_S_MAX, clock_refusal
-from omnigraph.upkeep.cleanup_plan import LinePlan, Policy, ranges_text
+from omnigraph.upkeep.cleanup_plan import LinePlan, ranges_text
+from omnigraph.wire.cleanup import Policy
 
 FORMAT = 1
 # As long as the lists of files in it may grow; a record is one object.
@@ -103,7 +104,7 @@ class CleanupRecord:
             "run": run,
             "actor": actor,
             "started_at_us": now_us,
-            "policy": {**vars(policy), "text": policy.text},
+            "policy": policy.to_dict(),
             "state": "started",
         }
         key = layout.cleanup_key(run)

@@ -16,9 +16,9 @@ from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
 from omnigraph.table.collect import VersionFile
-from omnigraph.upkeep.checkpoints import Checkpoint
 from omnigraph.upkeep.cleanup_plan import Line, Range, SeenCommit
 from omnigraph.upkeep.rubbish import Line as Place
+from omnigraph.wire.cleanup import Checkpoint
 
 
 @dataclass(frozen=True)

@@ -13,35 +13,11 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.core.errors import Conflict, InvalidInput
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.swap import Held, Merged
-from omnigraph.upkeep.report import Report
+from omnigraph.wire.optimize import ManifestReport
 
 ROWS_MAX = 65_536  # of one merged fragment: some 20 MB of receipts, read whole by a look-up that comes so far
 ATTEMPTS_MAX = 30
 DEADLINE_S = 60.0
-
-
-@dataclass(frozen=True, repr=False)
-class ManifestReport(Report):
-    """Archive fragments of ``__manifest`` before and after."""
-
-    branch: str
-    fragments_before: int
-    fragments: int
-    rows: int
-    version_before: int
-    version: int
-
-    @property
-    def changed(self) -> bool:
-        return self.version != self.version_before
-
-    def to_dict(self) -> dict[str, object]:
-        return {**super().to_dict(), "changed": self.changed}
-
-    def __repr__(self) -> str:
-        if not self.changed:
-            return f"<ManifestReport {self.branch}: {self.fragments} archive fragments, nothing to do>"
-        return f"<ManifestReport {self.branch}: {self.fragments_before} archive fragments to {self.fragments}>"
 
 
 def compact_manifest(
@@ -50,8 +26,6 @@ def compact_manifest(
     """Merge archive fragments where there are more than ``fragments_max`` (None: where merging makes fewer)."""
     meter = meter or Meter()
     _check_bound(fragments_max)
-    if engine.read_only:
-        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
     compacting = _Compacting(engine, branch, fragments_max, meter)
     ended = advance(
         engine,

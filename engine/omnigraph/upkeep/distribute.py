@@ -26,8 +26,7 @@ from omnigraph.store import layout, open_store
 from omnigraph.table import compaction, indices
 from omnigraph.table.compaction import Limits
 from omnigraph.table.dataset import TableRef, Tables
-from omnigraph.upkeep.optimize import TURN_DEADLINE_S, OptimizeReport, TableReport, check_limits, select_keys
-from omnigraph.upkeep.report import Report
+from omnigraph.upkeep.optimize import TURN_DEADLINE_S, check_limits, select_keys
 from omnigraph.upkeep.rewrite_document import (
     FORMAT,
     ResultDocument,
@@ -36,13 +35,15 @@ from omnigraph.upkeep.rewrite_document import (
     read_result,
     read_task,
 )
+from omnigraph.wire.model import Model
+from omnigraph.wire.optimize import OptimizeReport, TableReport
 
 Text = str | bytes
 FileLine = tuple[str, int, str | None]
 
 
 @dataclass(frozen=True)
-class _Rewrite(Report):
+class _Rewrite(Model):
     """What a task and its result have in common. A document: ``to_json``; pickling one pickles that document."""
 
     op: str  # of the plan
@@ -158,7 +159,7 @@ def _lines(files: Iterable[tuple[str, int]], table_uri: str | None = None) -> tu
 
 
 @dataclass(frozen=True, repr=False)
-class CompactionPlan(Report):
+class CompactionPlan(Model):
     """The tasks of one look at a branch. Run them anywhere, in any order; commit what came back, all of it or some."""
 
     uri: str
@@ -266,8 +267,6 @@ def commit_compaction(
 
 def _check(engine: Engine, given: list[RewriteResult]) -> str:
     """All of one graph and one branch, and ours."""
-    if engine.read_only:
-        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
     for one in given:
         if not isinstance(one, RewriteResult):
             raise InvalidInput(f"commit_compaction takes what tasks return, not {type(one).__name__}")

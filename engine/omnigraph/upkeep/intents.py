@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from omnigraph.commit.decide import Decision, End, decide
 from omnigraph.commit.engine import Engine
@@ -13,8 +11,7 @@ from omnigraph.commit.recovery.evidence import Found, collect_evidence, owner_go
 from omnigraph.core.errors import Corruption
 from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import html_table
-from omnigraph.upkeep.report import Report
+from omnigraph.wire.recovery import PendingIntent, PendingIntents
 
 _WORDS = {
     Decision.WAIT: "leave it: its owner may be alive",
@@ -28,50 +25,6 @@ _WORDS = {
     Decision.ROLL_BACK: "undo it: not every table has what was planned",
     Decision.STOP: "stop: durable state contradicts itself",
 }
-
-
-@dataclass(frozen=True, repr=False)
-class PendingIntent(Report):
-    """One intent. ``decision`` is what recovery does now; ``after_grace`` what it does once the owner counts as gone."""
-
-    operation_id: str
-    kind: str
-    state: str  # waiting, armed, unreadable
-    branch: str | None
-    commit_id: str | None
-    actor: str | None
-    owner: str | None
-    owner_gone: bool
-    age_s: float
-    tables: Mapping[str, str]
-    decision: str
-    after_grace: str
-    explanation: str
-
-    def __repr__(self) -> str:
-        tables = "; ".join(f"{key}: {what}" for key, what in self.tables.items())
-        return (
-            f"<PendingIntent {self.operation_id}: {self.kind} by {self.actor or 'nobody named'}, {self.state} for "
-            f"{self.age_s:.0f} s; {tables}; {self.explanation}>"
-        )
-
-
-class PendingIntents(tuple[PendingIntent, ...]):
-    """The intents, oldest first."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"intents": [intent.to_dict() for intent in self]}
-
-    def _repr_html_(self) -> str:
-        rows: list[tuple[Any, ...]] = [
-            (i.operation_id, i.kind, i.state, round(i.age_s, 1), ", ".join(i.tables), i.explanation) for i in self
-        ]
-        return html_table(
-            ("operation", "kind", "state", "age s", "tables", "what recovery does"),
-            rows,
-            "pending writes",
-            empty="nothing is pending",
-        )
 
 
 def list_intents(engine: Engine, *, meter: Meter | None = None) -> PendingIntents:

@@ -7,7 +7,7 @@ cleanup takes them, and nothing that the engine decides rests on one.
 from __future__ import annotations
 
 from omnigraph.commit.engine import Engine
-from omnigraph.core.errors import InvalidInput
+from omnigraph.commit.gate import entering
 from omnigraph.core.meter import Meter
 from omnigraph.store import layout
 
@@ -20,26 +20,23 @@ class Notes:
 
     def put(self, name: str, data: bytes) -> None:
         """Keep ``data`` under a name, whatever was there before. Readers see the old bytes or the new ones."""
-        key = layout.note_key(name)
-        self._engine.limits.check("note_bytes", len(data), where=name)
-        self._check_writable()
-        self._engine.store.replace(key, data, meter=Meter())
+        with entering(self._engine, "notes.put", writes=True):
+            key = layout.note_key(name)
+            self._engine.limits.check("note_bytes", len(data), where=name)
+            self._engine.store.replace(key, data, meter=Meter())
 
     def get(self, name: str) -> bytes | None:
         """What is kept under a name; None if nothing is."""
-        return self._engine.store.get(layout.note_key(name), meter=Meter())
+        with entering(self._engine, "notes.get"):
+            return self._engine.store.get(layout.note_key(name), meter=Meter())
 
     def list(self, under: str = "") -> tuple[str, ...]:
         """Names, sorted; only those below the part ``under``."""
-        prefix = layout.NOTES if not under else f"{layout.note_key(under)}/"
-        return tuple(one.key.removeprefix(layout.NOTES) for one in self._engine.store.list(prefix, meter=Meter()))
+        with entering(self._engine, "notes.list"):
+            prefix = layout.NOTES if not under else f"{layout.note_key(under)}/"
+            return tuple(one.key.removeprefix(layout.NOTES) for one in self._engine.store.list(prefix, meter=Meter()))
 
     def delete(self, name: str) -> None:
         """Afterwards nothing is kept under the name."""
-        key = layout.note_key(name)
-        self._check_writable()
-        self._engine.store.delete(key, meter=Meter())
-
-    def _check_writable(self) -> None:
-        if self._engine.read_only:
-            raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
+        with entering(self._engine, "notes.delete", writes=True):
+            self._engine.store.delete(layout.note_key(name), meter=Meter())

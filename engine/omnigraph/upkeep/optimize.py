@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.maintain import BUSY, GONE, LEFT, PUBLISHED, SUPERSEDED, Done, UpkeepWork, run_turn
@@ -27,7 +26,6 @@ from omnigraph.core import progress
 from omnigraph.core.allocator import give_freed_memory_back
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import count_text, html_table
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import State
 from omnigraph.schema import Catalog
@@ -35,106 +33,15 @@ from omnigraph.table import compaction, indices
 from omnigraph.table.checksums import CheckedFiles
 from omnigraph.table.compaction import Limits
 from omnigraph.table.dataset import TableRef
-from omnigraph.upkeep.compact import ManifestReport, compact_manifest
+from omnigraph.upkeep.compact import compact_manifest
 from omnigraph.upkeep.fold_checksums import fold_checksums
 from omnigraph.upkeep.index_plan import IndexWork, Need, needs_of, wanted_indices
-from omnigraph.upkeep.report import Report
+from omnigraph.wire.optimize import OptimizeReport, PendingIndex, TableReport
 
 ROUNDS_MAX = 5
 GROUP_S = 10.0  # rewriting before the next turn is asked for; what lies longer is likelier to meet a conflict
 INSIDE_BYTES_MAX = 64 * 1024 * 1024  # what may be rewritten while others wait, after it has lost once
 TURN_DEADLINE_S = 120.0
-
-
-@dataclass(frozen=True)
-class PendingIndex(Report):
-    """An index that the schema asks for and the table does not have yet. Reads are right without it."""
-
-    table_key: str
-    column: str
-    reason: str
-
-
-@dataclass
-class TableReport(Report):
-    """One table. ``skipped``: why it was left as it is, if it was; ``conflicts``: how often a rewrite lost to a writer."""
-
-    table_key: str
-    version_before: int
-    version: int
-    fragments_before: int
-    fragments: int
-    rewrites: int = 0
-    rows_rewritten: int = 0
-    bytes_rewritten: int = 0
-    indices_built: list[str] = field(default_factory=list)
-    indices_folded: list[str] = field(default_factory=list)
-    pending_indexes: list[PendingIndex] = field(default_factory=list)
-    settings_stripped: list[str] = field(default_factory=list)
-    conflicts: int = 0
-    skipped: str | None = None
-
-    @property
-    def committed(self) -> bool:
-        return self.version != self.version_before
-
-    def to_dict(self) -> dict[str, object]:
-        return {**super().to_dict(), "committed": self.committed}
-
-
-@dataclass(frozen=True, repr=False)
-class OptimizeReport(Report):
-    """Every table that was looked at, and ``__manifest``. ``commits``: one a turn."""
-
-    uri: str
-    branches: tuple[str, ...]
-    tables: tuple[TableReport, ...]
-    manifest: ManifestReport | None
-    commits: tuple[str, ...]
-
-    @property
-    def changed(self) -> bool:
-        return bool(self.commits) or (self.manifest is not None and self.manifest.changed)
-
-    @property
-    def skipped(self) -> tuple[TableReport, ...]:
-        return tuple(table for table in self.tables if table.skipped is not None)
-
-    @property
-    def pending_indexes(self) -> tuple[PendingIndex, ...]:
-        return tuple(pending for table in self.tables for pending in table.pending_indexes)
-
-    def to_dict(self) -> dict[str, object]:
-        return {**super().to_dict(), "changed": self.changed}
-
-    def __repr__(self) -> str:
-        done = [table for table in self.tables if table.committed]
-        parts = [f"{len(done)} of {count_text(len(self.tables), 'table')} changed"]
-        before, after = sum(t.fragments_before for t in done), sum(t.fragments for t in done)
-        if done:
-            parts.append(f"{before} fragments to {after}")
-        if self.skipped:
-            parts.append(f"skipped {', '.join(f'{t.table_key} ({t.skipped})' for t in self.skipped[:3])}")
-        if self.pending_indexes:
-            parts.append(f"{count_text(len(self.pending_indexes), 'index', 'indexes')} pending")
-        return f"<OptimizeReport {self.uri}: {'; '.join(parts)}>"
-
-    def _repr_html_(self) -> str:
-        rows: list[tuple[object, ...]] = [
-            (
-                table.table_key,
-                f"{table.fragments_before} → {table.fragments}",
-                table.rewrites,
-                table.bytes_rewritten,
-                ", ".join([*table.indices_built, *table.indices_folded]),
-                table.skipped or (f"{table.version_before} → {table.version}" if table.committed else "unchanged"),
-            )
-            for table in self.tables
-        ]
-        if self.manifest is not None:
-            change = f"{self.manifest.fragments_before} → {self.manifest.fragments}"
-            rows.append(("__manifest", change, None, None, None, "changed" if self.manifest.changed else "unchanged"))
-        return html_table(("table", "fragments", "rewrites", "bytes", "indexes", "result"), rows, self.uri)
 
 
 def optimize(
@@ -181,8 +88,6 @@ def _run(
     rewrites: bool,
     folds: bool,
 ) -> OptimizeReport:
-    if engine.read_only:
-        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
     branches = tuple(branches) if branches is not None else (MAIN,)
     tables: list[TableReport] = []
     commits: list[str] = []

@@ -6,66 +6,21 @@ period counts as left behind, by this process's own clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from omnigraph.commit import exclusive
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.lines import owned_keys, read_lines, unresolved
-from omnigraph.commit.recovery.drift import Drift, TableDrift, heal
+from omnigraph.commit.recovery.drift import Drift, TableDrift, VersionAbove, heal
 from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.commit.recovery.recover import Recovered, recover_one
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import count_text, html_table
-from omnigraph.upkeep.report import Report
+from omnigraph.wire.recovery import DriftingTable, RecoveredWrite, RecoveryReport, UnpublishedVersion
 
 GRACE_S_MAX = 3600.0  # whoever wants to watch longer calls again
 _POLLS = 20
-
-
-@dataclass(frozen=True, repr=False)
-class RecoveryReport(Report):
-    """``recovered``: intents that were ended, and how. ``left``: intents that are still there, because their owners may be
-    alive or their files could not be deleted. ``healed``: tables with versions of nobody above their pin, put back.
-    ``unresolved``: why intents that are left cannot be ended: of no branch that is there, or a line cannot be read."""
-
-    recovered: tuple[Recovered, ...]
-    left: tuple[str, ...]
-    healed: tuple[TableDrift, ...]
-    drifting: tuple[TableDrift, ...]
-    unresolved: tuple[str, ...] = ()
-    owner_cleared: str | None = None  # an exclusive owner that was gone
-
-    @property
-    def clean(self) -> bool:
-        return not self.left and not self.drifting and not self.unresolved
-
-    def to_dict(self) -> dict[str, object]:
-        return {**super().to_dict(), "clean": self.clean}
-
-    def __repr__(self) -> str:
-        parts = [count_text(len(self.recovered), "intent") + " ended"]
-        parts += [f"{one.op} {one.decision.value}" for one in self.recovered[:10]]
-        if self.left:
-            parts.append(f"{count_text(len(self.left), 'intent')} left")
-        if self.owner_cleared:
-            parts.append(f"exclusive use of {self.owner_cleared} ended")
-        if self.healed:
-            parts.append(f"healed {', '.join(one.key for one in self.healed)}")
-        return f"<RecoveryReport {'; '.join(parts)}>"
-
-    def _repr_html_(self) -> str:
-        rows: list[tuple[object, ...]] = [
-            (one.op, one.decision.value, one.commit_id, one.actor, ", ".join(one.tables)) for one in self.recovered
-        ]
-        rows += [(op, "left", None, None, None) for op in self.left]
-        rows += [(None, "healed", None, None, one.key) for one in self.healed]
-        rows += [(None, f"left: {why}", None, None, None) for why in self.unresolved]
-        return html_table(
-            ("operation", "what was done", "commit", "actor", "tables"), rows, "recovery", empty="nothing is pending"
-        )
 
 
 def recover(
@@ -80,8 +35,6 @@ def recover(
     is healed; None for all. An intent of a branch that is not there is left and reported."""
     meter = meter or Meter()
     grace_s = check_grace(engine, grace_s)
-    if engine.read_only:
-        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False to recover")
     recovered: list[Recovered] = []
     watched: dict[str, str] = {}
     left: list[str] = []
@@ -128,13 +81,27 @@ def recover(
         for key, one in heal(engine, branch, owned_keys(engine.latest(branch, meter).state), meter=meter).items()
     }
     return RecoveryReport(
-        tuple(recovered),
+        tuple(map(_recovered, recovered)),
         tuple(sorted(left)),
-        tuple(one for one in drift.values() if one.state is Drift.HEALED),
-        tuple(one for one in drift.values() if one.state is not Drift.HEALED),
+        tuple(_drifting(one) for one in drift.values() if one.state is Drift.HEALED),
+        tuple(_drifting(one) for one in drift.values() if one.state is not Drift.HEALED),
         tuple(trouble.message for trouble in (*strange.values(), *lines.troubles)),
         exclusive.clear_dead(engine, meter),
     )
+
+
+def _recovered(one: Recovered) -> RecoveredWrite:
+    tables = {key: dict(counts) for key, counts in sorted(one.tables.items())}
+    return RecoveredWrite(one.op, one.decision.value, one.commit_id, one.branch, one.actor, tables)
+
+
+def _drifting(one: TableDrift) -> DriftingTable:
+    return DriftingTable(one.key, one.pin, one.head, one.state.value, unpublished(one.versions), one.published)
+
+
+def unpublished(versions: Iterable[VersionAbove]) -> tuple[UnpublishedVersion, ...]:
+    """Versions above a pin, as reports say them."""
+    return tuple(UnpublishedVersion(v.version, v.kind, v.op, v.pending, v.restore_of) for v in versions)
 
 
 def check_grace(engine: Engine, grace_s: object) -> float:

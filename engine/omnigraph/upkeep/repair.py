@@ -7,66 +7,21 @@ intent does not read; such an intent is moved aside, not deleted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.lines import owned_keys, read_lines
-from omnigraph.commit.recovery.drift import Drift, TableDrift, VersionAbove, find_drift, heal
+from omnigraph.commit.recovery.drift import Drift, TableDrift, find_drift, heal
 from omnigraph.core.errors import Corruption, InvalidInput, Refused
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import count_text, html_table
 from omnigraph.store import KeyExists, layout
-from omnigraph.upkeep.report import Report
+from omnigraph.upkeep.recover import unpublished
+from omnigraph.wire.recovery import RepairAction, RepairReport, TableRepair
 
-PREVIEW, HEALED, FORCED, REFUSED = "preview", "healed", "forced", "refused"
-
-
-@dataclass(frozen=True)
-class TableRepair(Report):
-    """One drifting table. ``action``: preview, healed, forced or refused, with the reason."""
-
-    table_key: str
-    manifest_version: int
-    latest_version: int
-    classification: str
-    action: str
-    versions: tuple[VersionAbove, ...]
-    published: int | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, repr=False)
-class RepairReport(Report):
-    """``quarantined``: intents that did not read, where they are now."""
-
-    uri: str
-    confirm: bool
-    force: bool
-    tables: tuple[TableRepair, ...]
-    unreadable_intents: tuple[str, ...]
-    quarantined: tuple[str, ...]
-
-    @property
-    def healed(self) -> int:
-        return sum(table.action in (HEALED, FORCED) for table in self.tables)
-
-    def __repr__(self) -> str:
-        done = f"{self.healed} of {count_text(len(self.tables), 'drifting table')} healed"
-        if not self.confirm:
-            done = f"{count_text(len(self.tables), 'table')} drifting; nothing was changed"
-        return f"<RepairReport {self.uri}: {done}, {count_text(len(self.unreadable_intents), 'unreadable intent')}>"
-
-    def _repr_html_(self) -> str:
-        rows: list[tuple[object, ...]] = [
-            (t.table_key, t.manifest_version, t.latest_version, t.classification, t.action, t.reason)
-            for t in self.tables
-        ]
-        return html_table(
-            ("table", "published", "newest", "classification", "action", "reason"),
-            rows,
-            self.uri,
-            empty="no table drifts",
-        )
+PREVIEW: Final = "preview"
+HEALED: Final = "healed"
+FORCED: Final = "forced"
+REFUSED: Final = "refused"
 
 
 def repair(
@@ -81,8 +36,6 @@ def repair(
     meter = meter or Meter()
     if force and not confirm:
         raise InvalidInput("force says how to heal and needs confirm", hint="pass confirm=True as well")
-    if confirm and engine.read_only:
-        raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False to repair")
     unreadable = unreadable_intents(engine, meter)
     if confirm and unreadable and not force:
         raise Refused(
@@ -145,9 +98,16 @@ def _reason(drift: TableDrift) -> str | None:
     return f"belongs to the pending operation {ops[0]}: run recover" if ops else "upkeep is at work on it"
 
 
-def _row(before: TableDrift, after: TableDrift, action: str, reason: str | None) -> TableRepair:
+def _row(before: TableDrift, after: TableDrift, action: RepairAction, reason: str | None) -> TableRepair:
     return TableRepair(
-        before.key, before.pin, before.head, before.state.value, action, before.versions, after.published, reason
+        before.key,
+        before.pin,
+        before.head,
+        before.state.value,
+        action,
+        unpublished(before.versions),
+        after.published,
+        reason,
     )
 
 

@@ -8,9 +8,7 @@ and repairs nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 from omnigraph.commit import pressure
 from omnigraph.commit.engine import MAIN, Engine, gather
@@ -22,22 +20,26 @@ from omnigraph.core import metrics
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import html_table, time_text
+from omnigraph.core.shown import time_text
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import STORAGE_VERSION, CommitRow, Pin
 from omnigraph.manifest.swap import Held
 from omnigraph.table.collect import VersionFile, version_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.strict import fragment_count
+from omnigraph.wire.status import (
+    Finding,
+    HeadStatus,
+    ManifestStatus,
+    PendingWrite,
+    PendingWrites,
+    StatusReport,
+    TableStatus,
+    UpkeepStatus,
+)
 
 # What a verdict may tell to run, by the name of the façade's method, which is the command's name too.
 OPERATIONS = ("recover", "repair", "optimize", "cleanup")
-
-# What a command cannot do without. A cleanup so typed shows its plan, and says how to go on.
-_ARGUMENTS = {"cleanup": " --keep 10"}
-
-HEALTHY = "healthy"
-ATTENTION = "attention"
 
 # What back-pressure warns at as well, so that both say the same thing.
 FRAGMENTS_WARN = pressure.WARN
@@ -46,168 +48,6 @@ FULL_FRAGMENT_ROWS = pressure.FULL_FRAGMENT_ROWS
 # Each archive fragment holds at least 64 commits; a look-up of an old commit may read them all.
 MANIFEST_FRAGMENTS_WARN = 64
 PENDING_SHOWN = 20
-
-
-@dataclass(frozen=True)
-class HeadStatus:
-    """The newest commit of the branch. Its facts are None where it has left the tail of the manifest."""
-
-    commit_id: str
-    created_at: str | None
-    age_s: float | None
-    actor: str | None
-    kind: str | None
-
-
-@dataclass(frozen=True)
-class TableStatus:
-    """One table as it is published. ``latest_version``, ``versions`` and ``drift`` are known after a deep look only."""
-
-    table_key: str
-    rows: int
-    deleted_rows: int
-    fragments: int
-    unindexed_fragments: int
-    bytes: int
-    version: int
-    latest_version: int | None = None
-    versions: int | None = None
-
-    @property
-    def reclaimable_bytes(self) -> int:
-        """What the deleted rows take, which an optimisation gives back; as the manifest knows it."""
-        stored = self.rows + self.deleted_rows
-        return self.bytes * self.deleted_rows // stored if stored else 0
-
-    @property
-    def drift(self) -> int | None:
-        """Versions beyond the published one: a write in flight, or something that was left behind."""
-        return None if self.latest_version is None else self.latest_version - self.version
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "drift": self.drift, "reclaimable_bytes": self.reclaimable_bytes}
-
-
-@dataclass(frozen=True)
-class ManifestStatus:
-    """``backlog``: versions of ``__manifest`` that cleanup has not doomed yet."""
-
-    version: int
-    fragments: int
-    boundary: int
-    backlog: int
-
-
-@dataclass(frozen=True)
-class UpkeepStatus:
-    """When upkeep last ran, and what is left to read. ``oldest_commit`` is the oldest above the boundary, ``oldest_version``
-    its version of the manifest; None where it has left the tail. Times are ISO 8601; None: never, or before the tail."""
-
-    optimized_at: str | None
-    cleaned_at: str | None
-    cleaned_by: str | None
-    oldest_commit: str | None
-    oldest_version: int | None
-
-
-@dataclass(frozen=True)
-class PendingWrite:
-    """An intent on storage. Its age is by the clock of who wrote it. ``owner_gone``: its process is known to have ended."""
-
-    operation_id: str
-    age_s: float
-    owner_gone: bool = False
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something to know. ``command`` is the operation that resolves it, where this release has one."""
-
-    code: str
-    message: str
-    command: str | None = None
-
-
-@dataclass(frozen=True)
-class StatusReport:
-    """``verdict`` is healthy, or attention with the findings that say why. ``notes`` need no action."""
-
-    uri: str
-    branch: str
-    storage_version: int
-    schema_hash: str
-    head: HeadStatus
-    tables: tuple[TableStatus, ...]
-    manifest: ManifestStatus
-    pending: tuple[PendingWrite, ...]
-    pending_total: int
-    upkeep: UpkeepStatus
-    findings: tuple[Finding, ...]
-    notes: tuple[str, ...]
-    deep: bool = False
-
-    @property
-    def verdict(self) -> str:
-        return ATTENTION if self.findings else HEALTHY
-
-    @property
-    def verdict_line(self) -> str:
-        if not self.findings:
-            return "healthy: nothing to do"
-        first = self.findings[0]
-        more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
-        return f"attention: {first.message}{self.typed(first)}{more}"
-
-    def typed(self, finding: Finding) -> str:
-        """What to run against a finding, as it can be typed."""
-        if finding.command is None:
-            return ""
-        return f": run `omnigraph {finding.command} {self.uri}{_ARGUMENTS.get(finding.command, '')}`"
-
-    @property
-    def rows(self) -> int:
-        return sum(table.rows for table in self.tables)
-
-    @property
-    def bytes(self) -> int:
-        return sum(table.bytes for table in self.tables)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "uri": self.uri,
-            "branch": self.branch,
-            "storage_version": self.storage_version,
-            "schema_hash": self.schema_hash,
-            "head": asdict(self.head),
-            "tables": [table.to_dict() for table in self.tables],
-            "totals": {
-                "tables": len(self.tables),
-                "rows": self.rows,
-                "fragments": sum(table.fragments for table in self.tables),
-                "bytes": self.bytes,
-                "reclaimable_bytes": sum(table.reclaimable_bytes for table in self.tables),
-            },
-            "upkeep": asdict(self.upkeep),
-            "manifest": asdict(self.manifest),
-            "pending": {"total": self.pending_total, "oldest": [asdict(write) for write in self.pending]},
-            "verdict": self.verdict,
-            "verdict_line": self.verdict_line,
-            "findings": [asdict(finding) for finding in self.findings],
-            "notes": list(self.notes),
-            "deep": self.deep,
-        }
-
-    def __repr__(self) -> str:
-        return (
-            f"<StatusReport {self.uri}: head {self.head.commit_id}, {len(self.tables)} tables, {self.rows} rows, "
-            f"{self.pending_total} pending; {self.verdict_line}>"
-        )
-
-    def _repr_html_(self) -> str:
-        rows = [(t.table_key, t.rows, t.deleted_rows, t.fragments, t.bytes, t.version) for t in self.tables]
-        names = ("table", "rows", "deleted", "fragments", "bytes", "version")
-        title = f"{self.uri} at {self.head.commit_id}"
-        return html_table(names, rows, title, notes=[*self.notes, self.verdict_line], empty="no tables")
 
 
 def status_report(
@@ -256,8 +96,7 @@ def status_report(
         head=_head(held, now_us),
         tables=tables,
         manifest=manifest,
-        pending=pending[:PENDING_SHOWN],
-        pending_total=len(pending),
+        pending=PendingWrites(len(pending), pending[:PENDING_SHOWN]),
         upkeep=_upkeep(engine, held, boundary, meter),
         findings=(
             *(Finding(trouble.code, trouble.message) for trouble in troubles),

@@ -8,7 +8,6 @@ unique tuples and cardinalities hold, indexes cover fragments that exist, and no
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -20,7 +19,7 @@ from omnigraph.core import progress
 from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.interrupts import is_interrupt
 from omnigraph.core.meter import Meter
-from omnigraph.core.shown import count_text, html_table
+from omnigraph.core.shown import count_text
 from omnigraph.manifest import lineage
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import CommitRow, Pin
@@ -30,76 +29,13 @@ from omnigraph.table import collect
 from omnigraph.table.dataset import TableRef, stats_of
 from omnigraph.table.fresh import damaged
 from omnigraph.upkeep.checkpoints import list_checkpoints, state_of
-from omnigraph.upkeep.problems import DAMAGE as DAMAGE
-from omnigraph.upkeep.problems import PENDING as PENDING
-from omnigraph.upkeep.problems import RUBBISH as RUBBISH
-from omnigraph.upkeep.problems import Problem as Problem
-from omnigraph.upkeep.report import Report
 from omnigraph.upkeep.rubbish import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
 from omnigraph.upkeep.verify_files import checksum_problems
 from omnigraph.upkeep.verify_rows import check_rows
-
-
-@dataclass(frozen=True, repr=False)
-class VerifyReport(Report):
-    """``ok``: no damage. ``clean``: nothing that an interrupted write left, either."""
-
-    uri: str
-    branches: tuple[str, ...]
-    commit_id: str
-    manifest_version: int
-    deep: bool
-    tables: int
-    rows: int
-    problems: tuple[Problem, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        return not any(problem.severity == DAMAGE for problem in self.problems)
-
-    @property
-    def clean(self) -> bool:
-        return not any(problem.severity in (DAMAGE, PENDING) for problem in self.problems)
-
-    @property
-    def verdict(self) -> str:
-        if not self.problems:
-            return "sound"
-        counts = [
-            count_text(number, word, word)
-            for word in (DAMAGE, PENDING, RUBBISH)
-            if (number := sum(problem.severity == word for problem in self.problems))
-        ]
-        return ("sound, but " if self.ok else "not sound: ") + ", ".join(counts)
-
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "uri": self.uri,
-            "branches": list(self.branches),
-            "commit_id": self.commit_id,
-            "manifest_version": self.manifest_version,
-            "deep": self.deep,
-            "tables": self.tables,
-            "rows": self.rows,
-            "ok": self.ok,
-            "clean": self.clean,
-            "verdict": self.verdict,
-            "problems": [problem.to_dict() for problem in self.problems],
-            "notes": list(self.notes),
-        }
-
-    def __repr__(self) -> str:
-        lines = [
-            f"<VerifyReport {self.uri} at {self.commit_id}: {self.tables} tables, {self.rows} rows; {self.verdict}"
-        ]
-        lines += [f"  {problem.severity} {problem.code}: {problem.message}" for problem in self.problems[:20]]
-        return "\n".join(lines) + ">"
-
-    def _repr_html_(self) -> str:
-        rows = [(p.severity, p.code, p.table_key, p.message, p.command) for p in self.problems]
-        title = f"{self.uri} at {self.commit_id}: {self.verdict}"
-        return html_table(("severity", "code", "table", "message", "command"), rows, title, empty="no problems")
+from omnigraph.wire.verify import DAMAGE as DAMAGE
+from omnigraph.wire.verify import PENDING as PENDING
+from omnigraph.wire.verify import RUBBISH as RUBBISH
+from omnigraph.wire.verify import Problem, VerifyReport
 
 
 def verify(

@@ -11,7 +11,7 @@ from omnigraph.manifest.rows import Pin
 from omnigraph.table.checksums import Place, mismatch, place_of, read_lines
 from omnigraph.table.collect import retained_files
 from omnigraph.table.dataset import TableRef
-from omnigraph.upkeep.problems import DAMAGE, RUBBISH, Problem
+from omnigraph.wire.verify import DAMAGE, RUBBISH, Problem
 
 
 def checksum_problems(engine: Engine, pin: Pin) -> Iterator[Problem]:

@@ -1,6 +1,6 @@
 """Bring records into a graph: read, check, lower, commit. One call, one commit, one receipt.
 
-Owns the order of these and the options of a load. Reading is ``input``'s, judging ``validate``'s, staging ``lower``'s, and
+Owns the order of these. Reading is ``input``'s, judging ``validate``'s, staging ``lower``'s, and
 everything durable ``commit``'s.
 """
 
@@ -17,15 +17,17 @@ from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import progress
+from omnigraph.core.errors import NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog
 from omnigraph.schema.catalog import EdgeType
-from omnigraph.write.base.changes import INPUT_MODES, TypeChange
+from omnigraph.wire.receipt import Receipt, RejectedRows, TableChange
+from omnigraph.write.base.changes import TypeChange
 from omnigraph.write.load_options import CheckReport, LoadOptions, load_request, replay
-from omnigraph.write.receipt import Receipt, RejectedRows, TableChange, receipt_of
+from omnigraph.write.receipt import receipt_of
 from omnigraph.write.rules.completion import complete
 from omnigraph.write.rules.id_reuse import adopt_ids
-from omnigraph.write.rules.quarantine import REJECTED_SHOWN_MAX, BadRowsMax, Sifted, sift, too_many, write_quarantine
+from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, rejected_rows, sift, too_many, write_quarantine
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.sources.batch import Batch
 from omnigraph.write.sources.files import store_opener
@@ -121,7 +123,8 @@ def with_committed_ids(given: Input, options: LoadOptions, txn: Txn, *, asks: bo
 
 def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     """Read the source, then commit it whole or not at all."""
-    options.check(INPUT_MODES)
+    if options.from_branch is not None:
+        raise NotFound(f"no branch {options.from_branch!r}", branch=options.from_branch)
     engine.ref_of(options.branch)
     meter = Meter()
     known = replay(engine, options, meter)
@@ -135,8 +138,7 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     outcome = run(engine, load_request(options, work.input.tables), work.prepare, meter)
     rejected = RejectedRows()
     if work.sifted is not None and not outcome.replayed:
-        rows = tuple(one.to_dict() for one in work.sifted.rejected[:REJECTED_SHOWN_MAX])
-        rejected = RejectedRows(rows, len(work.sifted.rejected))
+        rejected = rejected_rows(work.sifted.rejected)
         if options.quarantine_to is not None:
             write_quarantine(options.quarantine_to, work.sifted.rejected)
     return receipt_of(outcome, options.branch, rejected, work.unchanged, meter)
@@ -152,7 +154,6 @@ def has_readers(source: Any) -> bool:
 
 def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
     """What a load of this source would be told. Writes nothing."""
-    options.check(INPUT_MODES)
     work = _read(engine, source, options)
     meter = Meter()
     held = read_current(engine, options.branch, meter=meter)

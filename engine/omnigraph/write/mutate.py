@@ -1,6 +1,6 @@
 """Change single facts: the ``.gq`` write language at run time. One query, one commit, one receipt.
 
-Owns the order of parsing, binding, running, checking and committing, and the options of a mutation. What statements
+Owns the order of parsing, binding, running, checking and committing. What statements
 mean is ``effect``'s, judging ``validate``'s, staging ``lower``'s, and everything durable ``commit``'s.
 """
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.commit.deadline import Deadline
-from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.engine import Engine
 from omnigraph.commit.protocol.run import run
-from omnigraph.commit.request import Prepared, Request
+from omnigraph.commit.request import Prepared
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import InvalidInput, QueryInvalid
 from omnigraph.core.ids import new_ulid
@@ -25,39 +25,31 @@ from omnigraph.core.textfile import read_text
 from omnigraph.gq import BoundMutation, DeleteNode, InsertEdge, bind_mutation, parse_query
 from omnigraph.gq.tree import Query
 from omnigraph.manifest.swap import Held
+from omnigraph.options import CommitOptions
 from omnigraph.schema import Catalog
+from omnigraph.wire.receipt import Receipt, TableChange
 from omnigraph.write.base.violations import Violation, data_invalid
+from omnigraph.write.load_options import commit_request
 from omnigraph.write.mutation.statement_effects import Effect, run_statements
-from omnigraph.write.receipt import Receipt, TableChange, table_changes
+from omnigraph.write.receipt import table_changes
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.staging_plan import STAGE_FIRST_BYTES
 
 
-@dataclass(frozen=True)
-class MutateOptions:
-    """What ``graph.mutate`` was asked for, apart from the query."""
-
-    name: str | None = None
-    params: object = None
-    branch: str = MAIN
-    actor: str | None = None
-    idempotency_key: str | None = None
-    expect_head: str | None = None
-    deadline_s: float = 60
-
-
-def mutate(engine: Engine, query: str | Path, options: MutateOptions) -> Receipt:
-    """Run one query that writes, whole or not at all."""
+def mutate(
+    engine: Engine, query: str | Path, options: CommitOptions, *, name: str | None = None, params: object = None
+) -> Receipt:
+    """Run one query that writes, whole or not at all. ``name`` chooses among the queries of the text."""
     # What is wrong with the text alone is said before anything is asked of storage.
     text = read_text(query, "query file", engine.limits) if isinstance(query, Path) else query
-    parsed = parse_query(text, options.name, engine.limits)
+    parsed = parse_query(text, name, engine.limits)
     engine.ref_of(options.branch)
     meter = Meter()
     held = engine.known(options.branch) or engine.latest(options.branch, meter)
     known = _replay(engine, options, held, meter)
     if known is not None:
         return known
-    work = _Mutation(engine, parsed, options.params, engine.clock.now_us())
+    work = _Mutation(engine, parsed, params, engine.clock.now_us())
     try:
         bound = work.bind(engine.catalog(held.state.schema))
     except QueryInvalid:
@@ -70,15 +62,7 @@ def mutate(engine: Engine, query: str | Path, options: MutateOptions) -> Receipt
             return known
         held = newest
         bound = work.bind(engine.catalog(held.state.schema))
-    request = Request(
-        kind="mutate",
-        branch=options.branch,
-        keys=_may_write(bound, work.catalog, engine.limits),
-        actor=options.actor,
-        idempotency_key=options.idempotency_key,
-        expect_head=options.expect_head,
-        deadline_s=options.deadline_s,
-    )
+    request = commit_request("mutate", options, _may_write(bound, work.catalog, engine.limits))
     work.look_ahead(Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter))
     try:
         outcome = run(engine, request, work.prepare, meter)
@@ -96,6 +80,7 @@ def mutate(engine: Engine, query: str | Path, options: MutateOptions) -> Receipt
         dict(sorted(tables.items())),
         storage=meter.snapshot(),
         warnings=outcome.warnings,
+        kind="mutate",
         matched=(affected.nodes, affected.edges),
     )
 
@@ -250,17 +235,13 @@ def _may_write(bound: BoundMutation, catalog: Catalog, limits: Limits) -> frozen
 # --- in and out -----------------------------------------------------------------------------------------------------------
 
 
-def _replay(engine: Engine, options: MutateOptions, held: Held, meter: Meter) -> Receipt | None:
+def _replay(engine: Engine, options: CommitOptions, held: Held, meter: Meter) -> Receipt | None:
     """A known key is answered with its receipt, whatever the schema has become since."""
     if options.idempotency_key is None:
         return None
-    engine.limits.check("idempotency_key_bytes", len(options.idempotency_key.encode()))
     row = engine.history.find_key(held, options.idempotency_key, meter=meter)
     return None if row is None else replace(_replayed(row, options.branch), storage=meter.snapshot())
 
 
 def _replayed(row: Any, branch: str) -> Receipt:
-    return Receipt(row.commit_id, branch, table_changes(row), replayed=True)
-
-
-__all__ = ["MutateOptions", "mutate"]
+    return Receipt(row.commit_id, branch, table_changes(row), replayed=True, kind=row.kind)

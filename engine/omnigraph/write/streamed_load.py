@@ -24,8 +24,9 @@ from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog, EdgeType, table_schema
 from omnigraph.table import staged as fragments_
 from omnigraph.table.dataset import TableRef
+from omnigraph.wire.receipt import Receipt, RejectedRows
 from omnigraph.write.load_options import LoadOptions, load_request
-from omnigraph.write.receipt import Receipt, RejectedRows, receipt_of
+from omnigraph.write.receipt import receipt_of
 from omnigraph.write.rules.streamed_append import StreamedAppend
 from omnigraph.write.rules.validate import Verdict
 from omnigraph.write.sources.batch import Batch

@@ -119,17 +119,21 @@ def publish(
     except og.errors.NotFound:
         # The record goes when the commit is made: an earlier try got as far as that, or a cleanup came in between.
         return _known(graph, names, what)
+    options = og.LoadOptions(
+        mode=batch.mode,
+        branch=names.graph.branch,
+        idempotency_key=what.idempotency_key,
+        on_bad_row=bounds.on_bad_row,
+        bad_rows_max=bounds.bad_rows_max,
+        quarantine_to=_quarantine(context, names, what) if bounds.on_bad_row == "quarantine" else None,
+        deadline_s=COMMIT_S,
+    )
     try:
         return txn.load_parts(
             batch.parts,
             batch.types,
-            mode=batch.mode,
+            options=options,
             workers=_workers(batch, spark),
-            idempotency_key=what.idempotency_key,
-            on_bad_row=bounds.on_bad_row,
-            bad_rows_max=bounds.bad_rows_max,
-            quarantine_to=_quarantine(context, names, what) if bounds.on_bad_row == "quarantine" else None,
-            deadline_s=COMMIT_S,
             rows_per_file=batch.target_rows,
             memory_mb=bounds.memory_mb,
             exchange=_exchange(batch, bounds, spark),

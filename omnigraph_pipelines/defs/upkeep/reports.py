@@ -206,7 +206,7 @@ def reconciled(before: Sequence[Any], report: Any, outcomes: Mapping[str, str]) 
         )
     if report.healed or report.drifting:
         told["tables"] = _table(
-            {"table": one.key, "published": one.pin, "newest": one.head, "state": one.state.value}
+            {"table": one.key, "published": one.pin, "newest": one.head, "state": one.state}
             for one in (*report.healed, *report.drifting)
         )
     return told

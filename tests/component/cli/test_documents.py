@@ -9,7 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from omnigraph.cli import shapes, tree
+from omnigraph.cli import tree
+from omnigraph.wire.documents import published_schema
 from tests.component.cli.material import Run, displace, head_of, interrupt
 
 # Arguments with which each command succeeds, and with which it fails.
@@ -76,7 +77,7 @@ WRONG: dict[str, list[str]] = {
 
 
 def validated(document: dict[str, Any], command: str) -> None:
-    schema = {**shapes.published_schema(), "anyOf": [{"$ref": f"#/$defs/command.{command.replace(' ', '%20')}"}]}
+    schema = {**published_schema(), "anyOf": [{"$ref": f"#/$defs/command.{command.replace(' ', '%20')}"}]}
     jsonschema.Draft202012Validator(schema).validate(document)
 
 

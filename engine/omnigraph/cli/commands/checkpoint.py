@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
 from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.render import Screen
+from omnigraph.wire.cleanup import Checkpoint, CheckpointDeleted, CheckpointNames
 
 
 def run_create(
@@ -16,30 +18,29 @@ def run_create(
 ) -> Answer:
     """Pin a commit: no cleanup takes it until the checkpoint is deleted."""
     with call.writing() as graph:
-        made = graph.checkpoints.create(call.subject, at).to_dict()
-    return Answer(made, lambda screen: screen.line(f"{made['name']} pins {made['commit_id']}"))
+        made = graph.checkpoints.create(call.subject, at)
+    return Answer(made, lambda screen: screen.line(f"{made.name} pins {made.commit_id}"))
 
 
 def run_list(call: Call) -> Answer:
     """List checkpoints by name."""
     with call.reading() as graph:
-        found: dict[str, Any] = graph.checkpoints.list().to_dict()
-    return Answer(found, lambda screen: _show(screen, found["checkpoints"]))
+        found = graph.checkpoints.list()
+    return Answer(CheckpointNames(tuple(found)), lambda screen: _show(screen, found))
 
 
 def run_delete(call: Call) -> Answer:
     """Let a cleanup have the commit again."""
     with call.writing() as graph:
         graph.checkpoints.delete(call.subject)
-    result = {"name": call.subject, "deleted": True}
-    return Answer(result, lambda screen: screen.line(f"{call.subject} is deleted"))
+    return Answer(CheckpointDeleted(call.subject), lambda screen: screen.line(f"{call.subject} is deleted"))
 
 
-def _show(screen: Screen, checkpoints: list[dict[str, Any]]) -> None:
+def _show(screen: Screen, checkpoints: Sequence[Checkpoint]) -> None:
     if not checkpoints:
         screen.line("no checkpoints")
         return
     screen.table(
         ("name", "commit", "branch", "actor"),
-        [[one[name] for name in ("name", "commit_id", "branch", "actor")] for one in checkpoints],
+        [(one.name, one.commit_id, one.branch, one.actor) for one in checkpoints],
     )

@@ -9,6 +9,7 @@ import typer
 from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.render import Screen, bytes_text, count_text
 from omnigraph.cli.screenful import rest_text, worth_showing
+from omnigraph.wire.cleanup import CleanupReport, CleanupRun
 
 
 def run(
@@ -34,15 +35,15 @@ def run(
         raise Usage("a cleanup needs to be told what to keep", hint="give --keep 10, or --older-than 7d, or both")
     if not confirm:
         with call.reading() as graph:
-            plan = graph.plan_cleanup(keep, older_than, min_age).to_dict()
-        result = {"uri": plan["uri"], "confirmed": False, "plan": plan, "report": None}
-        return Answer(result, lambda screen: _show_plan(screen, plan))
+            plan = graph.plan_cleanup(keep, older_than, min_age)
+        return Answer(CleanupRun(plan.uri, False, plan, None), lambda screen: _show_plan(screen, plan.to_dict()))
     call.want_consent("cleanup --confirm", yes=yes)
     with call.writing() as graph, call.screen.busy("cleaning up"):
         planned = graph.plan_cleanup(keep, older_than, min_age)
-        report = graph.cleanup(planned).to_dict()
-    result = {"uri": report["uri"], "confirmed": True, "plan": planned.to_dict(), "report": report}
-    return Answer(result, lambda screen: _show_report(screen, report))
+        report = graph.cleanup(planned)
+    assert isinstance(report, CleanupReport)  # a plan that is given is run
+    done = report.to_dict()
+    return Answer(CleanupRun(report.uri, True, planned, report), lambda screen: _show_report(screen, done))
 
 
 def _show_plan(screen: Screen, plan: dict[str, Any]) -> None:
@@ -59,7 +60,7 @@ def _show_plan(screen: Screen, plan: dict[str, Any]) -> None:
     if len(tables) < len(plan["tables"]):
         screen.line(rest_text(len(plan["tables"]), len(tables)))
     for orphan in plan["orphans"]:
-        screen.line(f"{orphan['path']} ({bytes_text(orphan['bytes'])}) belongs to nobody")
+        screen.line(f"{orphan['path']} ({bytes_text(orphan['bytes'])}) has no owner")
     for batch in plan["expired_staging"]:
         screen.line(f"the staged batch {batch} was not loaded for a day")
     if plan["unfinished"]["files"]:
@@ -95,7 +96,7 @@ def _show_report(screen: Screen, report: dict[str, Any]) -> None:
     if len(tables) < len(report["tables"]):
         screen.line(rest_text(len(report["tables"]), len(tables)))
     for orphan in report["orphans"]:
-        screen.line(f"{orphan['path']} belonged to nobody and is gone")
+        screen.line(f"{orphan['path']} had no owner and is gone")
     if report["unfinished"]["files"]:
         screen.line(f"{_unfinished(report['unfinished'])} are gone")
     for error in report["errors"]:

@@ -9,6 +9,7 @@ import typer
 from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.commands.snapshot import Branch
 from omnigraph.cli.render import Screen
+from omnigraph.wire.history import CommitList
 
 
 def run_list(
@@ -19,15 +20,16 @@ def run_list(
 ) -> Answer:
     """List the commits of a branch, newest first."""
     with call.reading() as graph:
-        commits = [commit.to_dict() for commit in graph.commits(branch, actor=by, limit=limit)]
-    return Answer({"branch": branch, "commits": commits}, lambda screen: _show_list(screen, commits))
+        commits = graph.commits(branch, actor=by, limit=limit)
+    found = CommitList(branch, tuple(commits))
+    return Answer(found, lambda screen: _show_list(screen, found.to_dict()["commits"]))
 
 
 def run_show(call: Call) -> Answer:
     """Show one commit."""
     with call.reading() as graph:
-        commit = graph.commit(call.subject).to_dict()
-    return Answer(commit, lambda screen: _show_commit(screen, commit))
+        commit = graph.commit(call.subject)
+    return Answer(commit, lambda screen: _show_commit(screen, commit.to_dict()))
 
 
 def run_outcome(call: Call) -> Answer:
@@ -36,8 +38,8 @@ def run_outcome(call: Call) -> Answer:
     Absent means that it cannot land any more. Pending names the operation; whoever ends it decides.
     """
     with call.reading() as graph:
-        outcome = graph.outcome(call.subject).to_dict()
-    return Answer(outcome, lambda screen: _show_outcome(screen, outcome))
+        outcome = graph.outcome(call.subject)
+    return Answer(outcome, lambda screen: _show_outcome(screen, outcome.to_dict()))
 
 
 def _show_list(screen: Screen, commits: list[dict[str, Any]]) -> None:

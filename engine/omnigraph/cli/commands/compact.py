@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.render import Screen
+from omnigraph.wire.optimize import Compacted
 
 
 def run(
@@ -18,12 +19,12 @@ def run(
 ) -> Answer:
     """Merge the archive of the history into fewer files. Adds no commit."""
     with call.writing() as graph, call.screen.busy("compacting"):
-        result: dict[str, Any] = {"uri": graph.uri, **graph.compact_manifest(fragments_max).to_dict()}
-    return Answer(result, lambda screen: _show(screen, result))
+        done = Compacted.extending(graph.compact_manifest(fragments_max), uri=graph.uri)
+    return Answer(done, lambda screen: _show(screen, done))
 
 
-def _show(screen: Screen, result: dict[str, Any]) -> None:
-    if result["changed"]:
-        screen.line(f"{result['fragments_before']} archive fragments to {result['fragments']}")
+def _show(screen: Screen, done: Compacted) -> None:
+    if done.changed:
+        screen.line(f"{done.fragments_before} archive fragments to {done.fragments}")
     else:
-        screen.line(f"{result['fragments']} archive fragments: nothing to do")
+        screen.line(f"{done.fragments} archive fragments: nothing to do")

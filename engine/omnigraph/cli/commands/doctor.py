@@ -5,14 +5,15 @@ Shows where credentials come from, never what they are.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from omnigraph.cli.call import Answer, Call
-from omnigraph.cli.checks import FAIL, OK, WARN, Check, Findings, environment_checks, graph_checks, store_checks
+from omnigraph.cli.checks import FAIL, OK, WARN, Findings, environment_checks, graph_checks, store_checks
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.core.errors import OmnigraphError
+from omnigraph.wire.program import DoctorCheck, DoctorReport
 
 _STYLES = {OK: "green", WARN: "yellow", FAIL: "bold red"}
 
@@ -37,19 +38,15 @@ def run(
         graph_checks(found, call.uri, call.options)
     checks = found.checks
     failed = [check for check in checks if check.status == FAIL]
-    result: dict[str, Any] = {
-        "uri": uri,
-        "status": FAIL if failed else WARN if any(check.status == WARN for check in checks) else OK,
-        "checks": [check.to_dict() for check in checks],
-    }
     if failed:
         if not call.as_json:
             _show(call.screen, checks)
-        raise _failure(failed, result)
-    return Answer(result, lambda screen: _show(screen, checks))
+        raise _failure(failed, {"uri": uri, "status": FAIL, "checks": [check.to_dict() for check in checks]})
+    status: Literal["ok", "warn"] = WARN if any(check.status == WARN for check in checks) else OK
+    return Answer(DoctorReport(uri, status, tuple(checks)), lambda screen: _show(screen, checks))
 
 
-def _show(screen: Screen, checks: list[Check]) -> None:
+def _show(screen: Screen, checks: list[DoctorCheck]) -> None:
     width = max(len(check.name) for check in checks)
     for check in checks:
         screen.line(f"{check.status:<4}  {check.name:<{width}}  {check.message}", style=_STYLES[check.status])
@@ -57,7 +54,7 @@ def _show(screen: Screen, checks: list[Check]) -> None:
             screen.line(f"{'':<{width + 8}}hint: {check.hint}")
 
 
-def _failure(failed: list[Check], result: dict[str, Any]) -> OmnigraphError:
+def _failure(failed: list[DoctorCheck], result: dict[str, Any]) -> OmnigraphError:
     """The first failure, as the error that it is: its exit code says who can help."""
     first = failed[0]
     kind = type(first.error) if first.error is not None else OmnigraphError

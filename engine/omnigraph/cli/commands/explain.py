@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import inspect
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from omnigraph.cli.call import Answer, Call, Interrupted, Usage
 from omnigraph.cli.render import Screen
 from omnigraph.core.errors import NotFound, OmnigraphError, all_errors
-
-# Classes that say in their name what they mean, said in words.
-_MEANINGS = {
-    "internal": "A fault of the program, not of the call.",
-    "invalid-input": "An argument, or a file given, is not valid.",
-    "not-found": "There is nothing of this name.",
-    "already-exists": "There is something of this name already.",
-    "conflict": "Somebody else changed what this operation was planned on.",
-    "limit-exceeded": "Something is larger than a limit.",
-}
+from omnigraph.wire.program import ErrorCode, ErrorCodes
 
 
 def run(
@@ -36,40 +26,16 @@ def run(
 ) -> Answer:
     """Tell what an error code means and what to do."""
     if code is None:
-        found = [describe(kind) for _, kind in sorted(every_error().items())]
-        columns = ("code", "exit_code", "meaning")
-        return Answer(
-            {"codes": found},
-            lambda screen: screen.table(
-                ("code", "exit", "meaning"), [[each[name] for name in columns] for each in found]
-            ),
-        )
-    explained = describe(_find(code))
+        found = [ErrorCode.of(kind) for _, kind in sorted(every_error().items())]
+        rows = [(each.code, each.exit_code, each.meaning) for each in found]
+        return Answer(ErrorCodes(tuple(found)), lambda screen: screen.table(("code", "exit", "meaning"), rows))
+    explained = ErrorCode.of(_find(code))
     return Answer(explained, lambda screen: _show(screen, explained))
 
 
 def every_error() -> dict[str, type[OmnigraphError]]:
     """Every error by its code, those of the command line included."""
     return {**all_errors(), Usage.code: Usage, Interrupted.code: Interrupted}
-
-
-def describe(kind: type[OmnigraphError]) -> dict[str, Any]:
-    return {
-        "code": kind.code,
-        "class": kind.__name__,
-        "exit_code": kind.exit_code,
-        "http_status": kind.http_status,
-        "meaning": meaning(kind),
-        "hint": kind.default_hint,
-    }
-
-
-def meaning(kind: type[OmnigraphError]) -> str:
-    """A sentence, then the facts that the class names in its docstring."""
-    own = " ".join(inspect.cleandoc(kind.__dict__.get("__doc__") or "").split()).replace("``", "`")
-    return (
-        f"{_MEANINGS[kind.code]} {own if own.startswith('Facts:') else ''}".strip() if kind.code in _MEANINGS else own
-    )
 
 
 def _find(code: str) -> type[OmnigraphError]:
@@ -83,15 +49,15 @@ def _find(code: str) -> type[OmnigraphError]:
     raise NotFound(f"no such error code: {wanted[:80]!r}", hint=f"{hint}`omnigraph explain` lists all of them")
 
 
-def _show(screen: Screen, explained: dict[str, Any]) -> None:
+def _show(screen: Screen, explained: ErrorCode) -> None:
     from omnigraph.cli.app import as_options
 
-    screen.line(explained["code"], style="bold")
+    screen.line(explained.code, style="bold")
     screen.pairs(
         [
-            ("meaning", explained["meaning"]),
-            ("what to do", as_options(explained["hint"])),
-            ("exit code", explained["exit_code"]),
-            ("python", f"omnigraph.errors.{explained['class']}" if explained["code"] in all_errors() else None),
+            ("meaning", explained.meaning),
+            ("what to do", as_options(explained.hint)),
+            ("exit code", explained.exit_code),
+            ("python", f"omnigraph.errors.{explained.class_}" if explained.code in all_errors() else None),
         ]
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.commands.snapshot import At, Branch
 from omnigraph.cli.render import count_text
 from omnigraph.core.errors import AlreadyExists
+from omnigraph.wire.data import ExportedRecords
 
 
 def run(
@@ -38,18 +39,18 @@ def run(
     chosen = list(types) if types else None
     with call.reading() as graph:
         snapshot = graph.snapshot(branch, at=at)
-        result: dict[str, Any] = {"uri": graph.uri, "branch": snapshot.branch, "commit_id": snapshot.commit_id}
+        of = {"uri": graph.uri, "branch": snapshot.branch, "commit_id": snapshot.commit_id}
         if output is not None:
             with call.screen.busy(f"exporting to {output}"):
                 report = snapshot.export(output, types=chosen)
-            result |= report.to_dict()
-            return Answer(result, lambda screen: screen.note(f"{count_text(report.total, 'record')} → {output}"))
+            said = f"{count_text(report.total, 'record')} → {output}"
+            return Answer(ExportedRecords.extending(report, **of), lambda screen: screen.note(said))
         if not call.as_json:
             with call.screen.bytes_out() as stream:
-                snapshot.export(stream, types=chosen)
-            return Answer(result, lambda screen: None)
+                report = snapshot.export(stream, types=chosen)
+            return Answer(ExportedRecords.extending(report, **of), lambda screen: None)
         with tempfile.TemporaryFile() as spool:
             report = snapshot.export(spool, types=chosen)
             spool.seek(0)
             records = [json.loads(line) for line in spool]
-    return Answer({**result, **report.to_dict(), "records": records}, lambda screen: None)
+    return Answer(ExportedRecords.extending(report, **of, records=tuple(records)), lambda screen: None)

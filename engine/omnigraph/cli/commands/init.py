@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.call import Answer, Call
+from omnigraph.wire.data import Created
 
 
 def run(
@@ -23,12 +24,12 @@ def run(
     call.announce()
     with graph.init(call.uri, schema, storage_options=call.options, actor=call.actor) as made:
         catalog = made.catalog
-        result = {
-            "uri": made.uri,
-            "commit_id": made.snapshot().commit_id,
-            "storage_version": made.storage_version,
-            "schema_hash": catalog.hash,
-            "node_types": sorted(catalog.nodes),
-            "edge_types": sorted(catalog.edges),
-        }
-    return Answer(result, lambda screen: screen.line(f"initialized {result['uri']}"))
+        created = Created(
+            uri=made.uri,
+            commit_id=made.snapshot().commit_id,
+            storage_version=made.storage_version,
+            schema_hash=catalog.hash,
+            node_types=tuple(sorted(catalog.nodes)),
+            edge_types=tuple(sorted(catalog.edges)),
+        )
+    return Answer(created, lambda screen: screen.line(f"initialized {created.uri}"))

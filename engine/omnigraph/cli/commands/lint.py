@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,7 @@ from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.core.errors import QueryInvalid
 from omnigraph.core.textfile import read_text
+from omnigraph.wire.program import LintFinding, LintReport
 
 if TYPE_CHECKING:
     from omnigraph.schema import Catalog
@@ -29,32 +30,29 @@ def run(
     """
     from omnigraph.gq import lint
 
-    found = [finding.to_dict() for finding in lint(read_text(query, "query file"), _catalog(call, schema))]
-    errors = sum(1 for finding in found if finding["severity"] == "error")
-    result: dict[str, Any] = {
-        "query_file": str(query),
-        "status": "error" if errors else "ok",
-        "error_count": errors,
-        "warning_count": len(found) - errors,
-        "findings": found,
-    }
+    found = tuple(
+        LintFinding(**finding.to_dict()) for finding in lint(read_text(query, "query file"), _catalog(call, schema))
+    )
+    errors = sum(1 for finding in found if finding.severity == "error")
+    report = LintReport(str(query), "ok", errors, len(found) - errors, found)
     if errors:
         if not call.as_json:
-            _show(call.screen, result)
+            _show(call.screen, report)
+        facts = {**report.to_dict(), "status": "error"}
         raise QueryInvalid(
-            f"{count_text(errors, 'error')} in {query}", hint="correct the places named in the findings", **result
+            f"{count_text(errors, 'error')} in {query}", hint="correct the places named in the findings", **facts
         )
-    return Answer(result, lambda screen: _show(screen, result))
+    return Answer(report, lambda screen: _show(screen, report))
 
 
-def _show(screen: Screen, result: dict[str, Any]) -> None:
-    for finding in result["findings"]:
-        place = f"{result['query_file']}:{finding['line']}:{finding['column']}"
-        style = "red" if finding["severity"] == "error" else "yellow"
-        screen.line(f"{finding['severity'].upper()} {place}: {finding['message']}", style=style)
-    if result["status"] == "ok":
-        warnings = result["warning_count"]
-        screen.line(f"OK {result['query_file']}" + (f" ({count_text(warnings, 'warning')})" if warnings else ""))
+def _show(screen: Screen, report: LintReport) -> None:
+    for finding in report.findings:
+        place = f"{report.query_file}:{finding.line}:{finding.column}"
+        style = "red" if finding.severity == "error" else "yellow"
+        screen.line(f"{finding.severity.upper()} {place}: {finding.message}", style=style)
+    if not report.error_count:
+        warnings = report.warning_count
+        screen.line(f"OK {report.query_file}" + (f" ({count_text(warnings, 'warning')})" if warnings else ""))
 
 
 def _catalog(call: Call, schema: Path | None) -> Catalog:

@@ -17,6 +17,7 @@ import typer
 from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.core.errors import DataInvalid
+from omnigraph.wire.receipt import Loaded, Receipt, TableChange
 
 if TYPE_CHECKING:
     from omnigraph.write.sources.batch import TableFile
@@ -104,30 +105,30 @@ def run(
                 expect_head=expect_head,
                 deadline_s=deadline,
             )
-            result = load_result(graph.uri, mode.value, receipt.to_dict())
-    return Answer(result, lambda screen: _show(screen, result))
+            loaded = loaded_from(graph.uri, mode.value, receipt)
+    return Answer(loaded, lambda screen: _show(screen, loaded.to_dict()))
 
 
-def load_result(uri: str, mode: str, receipt: Mapping[str, Any]) -> dict[str, Any]:
+def loaded_from(uri: str, mode: str, receipt: Receipt) -> Loaded:
     """The receipt, with the counts that a reader of a log wants first."""
-    nodes = _taken(receipt["tables"], "node:")
-    edges = _taken(receipt["tables"], "edge:")
-    return {
-        "uri": uri,
-        "mode": mode,
-        "branch_created": False,
-        "nodes_loaded": sum(nodes),
-        "edges_loaded": sum(edges),
-        "node_types_loaded": len(nodes),
-        "edge_types_loaded": len(edges),
-        **receipt,
-    }
+    nodes = _taken(receipt.tables, "node:")
+    edges = _taken(receipt.tables, "edge:")
+    return Loaded.extending(
+        receipt,
+        uri=uri,
+        mode=mode,
+        branch_created=False,
+        nodes_loaded=sum(nodes),
+        edges_loaded=sum(edges),
+        node_types_loaded=len(nodes),
+        edge_types_loaded=len(edges),
+    )
 
 
-def _taken(tables: Mapping[str, Mapping[str, int]], prefix: str) -> list[int]:
+def _taken(tables: Mapping[str, TableChange], prefix: str) -> list[int]:
     """Rows of the input per type, those that were there already included."""
     return [
-        change["inserted"] + change["updated"] + change["unchanged"]
+        (change.inserted or 0) + (change.updated or 0) + (change.unchanged or 0)
         for key, change in tables.items()
         if key.startswith(prefix)
     ]
@@ -165,14 +166,13 @@ def _reasons(row: Mapping[str, Any]) -> str:
 
 def _check(call: Call, source: Any, mode: Mode, branch: str) -> Answer:
     with call.reading() as graph, call.screen.busy("checking"):
-        report = graph.check(source, mode=mode.value, branch=branch).to_dict()
-    if not report["ok"]:
-        total, violations = report["total"], report["violations"]
+        report = graph.check(source, mode=mode.value, branch=branch)
+    if not report.ok:
         raise DataInvalid(
-            f"{count_text(total, 'violation')} in the input; nothing was written",
+            f"{count_text(report.total, 'violation')} in the input; nothing was written",
             hint="correct the records named, or load with --on-bad-row quarantine",
-            violations=violations,
-            total=total,
+            violations=[dict(one) for one in report.violations],
+            total=report.total,
         )
     return Answer(report, lambda screen: screen.line("no violations; nothing was written"))
 

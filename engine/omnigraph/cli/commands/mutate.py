@@ -12,6 +12,7 @@ from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.core.actor import resolve_actor
 from omnigraph.core.textfile import read_text
+from omnigraph.wire.receipt import Mutated
 
 
 def run(
@@ -61,8 +62,9 @@ def run(
             expect_head=expect_head,
             deadline_s=deadline,
         )
-        result = {"uri": graph.uri, "query_name": chosen, "actor_id": resolve_actor(call.actor), **receipt.to_dict()}
-    return Answer(result, lambda screen: _show(screen, result))
+        actor = resolve_actor(call.actor)
+        done = Mutated.extending(receipt, uri=graph.uri, query_name=chosen, actor_id=actor)
+    return Answer(done, lambda screen: _show(screen, done.to_dict()))
 
 
 def _show(screen: Screen, result: dict[str, Any]) -> None:

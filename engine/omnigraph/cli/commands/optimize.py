@@ -27,8 +27,7 @@ def run(
     """
     with call.writing() as graph, call.screen.busy("optimizing"):
         report = graph.optimize(list(types) if types else None, target_rows=target_rows, memory_mb=memory_mb)
-        result: dict[str, Any] = report.to_dict()
-    return Answer(result, lambda screen: show_optimized(screen, result))
+    return Answer(report, lambda screen: show_optimized(screen, report.to_dict()))
 
 
 def show_optimized(screen: Screen, result: dict[str, Any]) -> None:

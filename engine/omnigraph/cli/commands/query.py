@@ -17,6 +17,7 @@ from omnigraph.cli.render import Screen
 from omnigraph.cli.values import as_json_value, as_text
 from omnigraph.core.errors import OmnigraphError, QueryInvalid, StoreUnavailable
 from omnigraph.core.operation import operating
+from omnigraph.wire.data import QueryResult, Target
 
 # What a person can look at; programs ask for csv, jsonl or json and get everything.
 _SHOWN_ROWS = 1_000
@@ -62,17 +63,17 @@ def run(
         snapshot = graph.snapshot(branch, at=at)
         with operating("query", graph.uri):
             columns, rows, truncated = _select(snapshot, text, bound)
-    result = {
-        "query_name": None,
-        "target": {"branch": snapshot.branch, "snapshot": snapshot.commit_id},
-        "row_count": len(rows),
-        "truncated": truncated,
-        "columns": columns,
-        "rows": [dict(zip(columns, map(as_json_value, row), strict=True)) for row in rows]
+    found = QueryResult(
+        query_name=None,
+        target=Target(snapshot.branch, snapshot.commit_id),
+        row_count=len(rows),
+        truncated=truncated,
+        columns=tuple(columns),
+        rows=tuple(dict(zip(columns, map(as_json_value, row), strict=True)) for row in rows)
         if as_document or format_ is Format.jsonl
-        else [],
-    }
-    return Answer(result, lambda screen: _show(screen, format_, result, rows))
+        else (),
+    )
+    return Answer(found, lambda screen: _show(screen, format_, found.to_dict(), rows))
 
 
 def _is_text(text: str) -> bool:

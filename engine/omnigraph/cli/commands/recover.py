@@ -8,6 +8,7 @@ import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.render import Screen, count_text
+from omnigraph.wire.recovery import Recovered, Recoveries
 
 
 def run(
@@ -37,14 +38,15 @@ def run(
     if limit is not None:
         raise Usage("--limit goes with --history", hint="add --history, or leave --limit out")
     with call.repairing() as graph, call.screen.busy("recovering"):
-        result: dict[str, Any] = {"uri": graph.uri, **graph.recover(grace_s=grace).to_dict()}
-    return Answer(result, lambda screen: _show(screen, result))
+        done = Recovered.extending(graph.recover(grace_s=grace), uri=graph.uri)
+    return Answer(done, lambda screen: _show(screen, done.to_dict()))
 
 
 def _history(call: Call, limit: int | None) -> Answer:
     with call.reading() as graph:
-        result: dict[str, Any] = {"uri": graph.uri, **graph.recoveries(limit).to_dict()}
-    return Answer(result, lambda screen: _show_history(screen, result))
+        history = graph.recoveries(limit)
+        found = Recoveries(graph.uri, tuple(history), history.unreadable)
+    return Answer(found, lambda screen: _show_history(screen, found.to_dict()))
 
 
 def _show_history(screen: Screen, result: dict[str, Any]) -> None:

@@ -27,7 +27,8 @@ def run(
         raise Usage("--force says how to heal and needs --confirm", hint="run it without either first, and look")
     opened = call.repairing() if confirm else call.reading()
     with opened as graph:
-        result: dict[str, Any] = graph.repair(confirm=confirm, force=force).to_dict()
+        report = graph.repair(confirm=confirm, force=force)
+    result: dict[str, Any] = report.to_dict()
     refused = [table for table in result["tables"] if table["action"] == "refused"]
     if refused:
         if not call.as_json:
@@ -39,7 +40,7 @@ def run(
             reason="not-healed",
             **result,
         )
-    return Answer(result, lambda screen: _show(screen, result))
+    return Answer(report, lambda screen: _show(screen, result))
 
 
 def _show(screen: Screen, result: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.cli.call import Answer, Call
+from omnigraph.wire.data import SchemaSource
 
 
 def run_show(call: Call) -> Answer:
@@ -10,5 +11,7 @@ def run_show(call: Call) -> Answer:
     with call.reading() as graph:
         catalog = graph.catalog
     source = catalog.source
-    result = {"schema_source": source, "schema_hash": catalog.hash}
-    return Answer(result, lambda screen: screen.raw(source if source.endswith("\n") else source + "\n"))
+    return Answer(
+        SchemaSource(source, catalog.hash),
+        lambda screen: screen.raw(source if source.endswith("\n") else source + "\n"),
+    )

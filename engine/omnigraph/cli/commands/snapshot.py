@@ -8,6 +8,7 @@ import typer
 
 from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.render import Screen
+from omnigraph.wire.data import SnapshotOf
 
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to read.")]
 At = Annotated[str | None, typer.Option("--at", metavar="COMMIT_ID", help="As this commit left it; default: now.")]
@@ -16,8 +17,8 @@ At = Annotated[str | None, typer.Option("--at", metavar="COMMIT_ID", help="As th
 def run(call: Call, branch: Branch = "main", at: At = None) -> Answer:
     """Show what a branch, or a commit, holds: one line a table."""
     with call.reading() as graph:
-        result = {"uri": graph.uri, **graph.snapshot(branch, at=at).to_dict()}
-    return Answer(result, lambda screen: _show(screen, result))
+        found = SnapshotOf.extending(graph.snapshot(branch, at=at).report(), uri=graph.uri)
+    return Answer(found, lambda screen: _show(screen, found.to_dict()))
 
 
 def _show(screen: Screen, result: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from omnigraph.cli.render import Screen, bytes_text, count_text, duration_text
 from omnigraph.cli.screenful import rest_text, worth_showing
 
 if TYPE_CHECKING:
-    from omnigraph.upkeep.status import StatusReport
+    from omnigraph.wire.status import StatusReport
 
 
 def run(
@@ -21,7 +21,7 @@ def run(
     """Show head, tables, pending writes and a verdict, in one screen."""
     with call.reading() as graph:
         report = graph.status(deep)
-    return Answer(report.to_dict(), lambda screen: _show(screen, report))
+    return Answer(report, lambda screen: _show(screen, report))
 
 
 def _show(screen: Screen, report: StatusReport) -> None:

@@ -24,13 +24,14 @@ def run(
     write left, or rubbish, does not.
     """
     with call.reading() as graph, call.screen.busy("verifying"):
-        result: dict[str, Any] = graph.verify(deep).to_dict()
+        report = graph.verify(deep)
+    result: dict[str, Any] = report.to_dict()
     if not result["ok"]:
         if not call.as_json:
             _show(call.screen, result)
         first = next(problem for problem in result["problems"] if problem["severity"] == "damage")
         raise Corruption(f"{result['verdict']}; first: {first['message']}", **result)
-    return Answer(result, lambda screen: _show(screen, result))
+    return Answer(report, lambda screen: _show(screen, result))
 
 
 def _show(screen: Screen, result: dict[str, Any]) -> None:

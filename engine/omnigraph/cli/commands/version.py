@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.render import Screen
+from omnigraph.wire.program import Version
 
 
 def run(call: Call) -> Answer:
@@ -14,4 +15,4 @@ def run(call: Call) -> Answer:
         screen.line(f"omnigraph {__version__}")
         screen.line(f"storage-version {STORAGE_VERSION}")
 
-    return Answer({"version": __version__, "storage_version": STORAGE_VERSION}, show)
+    return Answer(Version(__version__, STORAGE_VERSION), show)

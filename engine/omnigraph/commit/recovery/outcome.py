@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final, Literal
 
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.lines import GraphLines, ManifestLine, read_lines
@@ -12,10 +13,10 @@ from omnigraph.core.ids import is_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow, MergedRow
 
-LANDED = "landed"
-ABORTED = "aborted"
-PENDING = "pending"
-ABSENT = "absent"
+LANDED: Final = "landed"
+ABORTED: Final = "aborted"
+PENDING: Final = "pending"
+ABSENT: Final = "absent"
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Fate:
     """``state``: landed, aborted, pending or absent. Absent means that it cannot land any more on any branch of
     ``searched``; a branch that was deleted since the write is not among them."""
 
-    state: str
+    state: Literal["landed", "aborted", "pending", "absent"]
     row: CommitRow | AbortRow | None = None
     operation_id: str | None = None
     branch: str | None = None  # where it was found

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.core.modes import INPUT_MODES as INPUT_MODES
+from omnigraph.core.modes import MODES as MODES
+from omnigraph.core.modes import InputMode as InputMode
+from omnigraph.core.modes import Mode as Mode
 from omnigraph.schema.catalog import TableType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Mode = Literal["append", "merge", "overwrite"]
-MODES: tuple[Mode, ...] = ("append", "merge", "overwrite")
-# What an input may ask for besides: ``patch`` is a merge of rows of which the input names some properties only.
-InputMode = Literal["append", "merge", "overwrite", "patch"]
-INPUT_MODES: tuple[InputMode, ...] = (*MODES, "patch")
 RowIndex = npt.NDArray[np.int64]
 # Properties that rows do not name: ``True`` means that no row names it. A property that every row names is absent.
 Unnamed = Mapping[str, bool | npt.NDArray[np.bool_]]

@@ -12,7 +12,8 @@ no JSON. Loading such a file reads the records and ignores the reasons: correct 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
@@ -21,9 +22,11 @@ from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
-from omnigraph.core.errors import DataInvalid, InvalidInput, StoreRefused
+from omnigraph.core.errors import DataInvalid, StoreRefused
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
+from omnigraph.options import BadRowsMax as BadRowsMax
 from omnigraph.schema.catalog import Catalog
+from omnigraph.wire.receipt import RejectedRows
 from omnigraph.write.base import violations as v
 from omnigraph.write.base.changes import PinnedView, RecordingView, TypeChange
 from omnigraph.write.base.rejects import Finding, Rejected, collect_rejected
@@ -33,6 +36,7 @@ from omnigraph.write.rules.validate import Evaluation, Judged, Verdict
 from omnigraph.write.sources.tables import row_record
 
 REJECTED_SHOWN_MAX: Final = 1_000
+MISSING_SHOWN_MAX: Final = 20
 
 # What falls together in one round. Later kinds fall only when there is none of the earlier ones.
 _LOCAL_VALUES: Final = frozenset({v.REQUIRED, v.NOT_FINITE, v.ENUM, v.RANGE, v.CHECK, v.ID_TOO_LONG})
@@ -55,54 +59,12 @@ F = TypeVar("F", bound=_Coded)
 
 
 @dataclass(frozen=True)
-class BadRowsMax:
-    """``None`` any number, an integer that many rows, a float below 1 that share of all records."""
-
-    bound: int | float | None = None
-
-    def __post_init__(self) -> None:
-        bound = self.bound
-        if bound is None:
-            return
-        if isinstance(bound, bool) or not isinstance(bound, int | float):
-            raise InvalidInput(f"bad_rows_max is a number of rows or a share below 1, got {bound!r}")
-        if bound < 0 or (isinstance(bound, float) and not bound < 1):
-            raise InvalidInput(f"bad_rows_max is a number of rows from 0 on or a share below 1, got {bound!r}")
-
-    def allows(self, bad: int, records: int) -> bool:
-        if self.bound is None:
-            return True
-        return bad <= (self.bound * records if isinstance(self.bound, float) else self.bound)
-
-
-@dataclass(frozen=True)
-class Rejections:
-    """The rows that were left out: the first with their reasons, and how many there are."""
-
-    rows: tuple[Rejected, ...] = ()
-    total: int = 0
-
-    def __len__(self) -> int:
-        return self.total
-
-    def __iter__(self) -> Iterator[Rejected]:
-        return iter(self.rows)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"total": self.total, "rows": [row.to_dict() for row in self.rows]}
-
-
-@dataclass(frozen=True)
 class Sifted:
     """What stays of an input, what left, and the verdict on what stays (``reads`` of all rounds)."""
 
     changes: tuple[TypeChange, ...]
     rejected: tuple[Rejected, ...]
     verdict: Verdict
-
-    @property
-    def rejections(self) -> Rejections:
-        return Rejections(self.rejected[:REJECTED_SHOWN_MAX], len(self.rejected))
 
 
 @dataclass
@@ -228,6 +190,18 @@ def row_as_record(change: TypeChange, row: int) -> dict[str, Any]:
 def _left_out(change: TypeChange, name: str, row: int) -> bool:
     unnamed = (change.unnamed or {}).get(name, False)
     return unnamed if isinstance(unnamed, bool) else bool(unnamed[row])
+
+
+def rejected_rows(rejected: Sequence[Rejected]) -> RejectedRows:
+    """What a receipt says about rows that were left out: the first of them, and counts over all."""
+    codes = Counter(code for one in rejected for code in {reason.code for reason in one.reasons})
+    missing = Counter(r.value for one in rejected for r in one.reasons if r.code == v.ENDPOINT and r.value is not None)
+    return RejectedRows(
+        tuple(one.to_dict() for one in rejected[:REJECTED_SHOWN_MAX]),
+        len(rejected),
+        dict(sorted(codes.items())),
+        dict(missing.most_common(MISSING_SHOWN_MAX)),
+    )
 
 
 def too_many(sifted: Sifted, records: int, bound: BadRowsMax) -> DataInvalid | None:

@@ -1,0 +1,77 @@
+"""What each command prints with ``--json``, and the schema that is published of it. No command imports this module."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from omnigraph.wire import SCHEMA_VERSION
+from omnigraph.wire.cleanup import Checkpoint, CheckpointDeleted, CheckpointNames, CleanupRun
+from omnigraph.wire.data import Created, ExportedRecords, QueryResult, SchemaSource, SnapshotOf
+from omnigraph.wire.history import Commit, CommitList
+from omnigraph.wire.jsonschema import DIALECT, Definitions, document
+from omnigraph.wire.model import Model
+from omnigraph.wire.optimize import Compacted, OptimizeReport
+from omnigraph.wire.program import DoctorReport, ErrorBody, ErrorCode, ErrorCodes, LintReport, Version
+from omnigraph.wire.receipt import CheckReport, Loaded, Mutated, Outcome
+from omnigraph.wire.recovery import IntentList, PendingIntent, Recovered, Recoveries, RepairReport
+from omnigraph.wire.status import StatusReport
+from omnigraph.wire.verify import VerifyReport
+
+_LIST_OF_NAMES: Final = re.compile(r'\[\s+"[^\[\]{}]*"\s+\]')
+
+RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
+    "init": (Created,),
+    "load": (Loaded, CheckReport),
+    "mutate": (Mutated,),
+    "snapshot": (SnapshotOf,),
+    "query": (QueryResult,),
+    "export": (ExportedRecords,),
+    "status": (StatusReport,),
+    "commit list": (CommitList,),
+    "commit show": (Commit,),
+    "commit outcome": (Outcome,),
+    "intent list": (IntentList,),
+    "intent show": (PendingIntent,),
+    "recover": (Recovered, Recoveries),
+    "verify": (VerifyReport,),
+    "repair": (RepairReport,),
+    "optimize": (OptimizeReport,),
+    "compact": (Compacted,),
+    "ensure-indices": (OptimizeReport,),
+    "cleanup": (CleanupRun,),
+    "checkpoint create": (Checkpoint,),
+    "checkpoint list": (CheckpointNames,),
+    "checkpoint delete": (CheckpointDeleted,),
+    "schema show": (SchemaSource,),
+    "lint": (LintReport,),
+    "explain": (ErrorCode, ErrorCodes),
+    "doctor": (DoctorReport,),
+    "version": (Version,),
+}
+
+
+def published_schema(commands: Sequence[str] = tuple(RESULTS)) -> dict[str, Any]:
+    """One schema for all commands: ``#/$defs/command.load`` is what ``load --json`` prints."""
+    kinds = Definitions()
+    found: dict[str, Any] = {"failed": document(False, "error", kinds.ref(ErrorBody), SCHEMA_VERSION)}
+    for command in commands:
+        refs = [kinds.ref(model) for model in RESULTS[command]]
+        result = refs[0] if len(refs) == 1 else {"anyOf": refs}
+        good = document(True, "result", result, SCHEMA_VERSION)
+        found[f"command.{command}"] = {"oneOf": [good, {"$ref": "#/$defs/failed"}]}
+    return {
+        "$schema": DIALECT,
+        "title": "What `omnigraph … --json` prints",
+        "description": "Validate against #/$defs/command.NAME for one command, or against the whole for any.",
+        "anyOf": [{"$ref": f"#/$defs/command.{command.replace(' ', '%20')}"} for command in commands],
+        "$defs": dict(sorted({**kinds.made, **found}.items())),
+    }
+
+
+def schema_text(commands: Sequence[str]) -> str:
+    """The published schema, with lists of names on one line each."""
+    text = json.dumps(published_schema(commands), indent=1, ensure_ascii=False)
+    return _LIST_OF_NAMES.sub(lambda found: " ".join(found[0].split()), text) + "\n"

@@ -1,0 +1,59 @@
+"""Commits as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from omnigraph.core.shown import html_table
+from omnigraph.wire.model import Count, Model
+from omnigraph.wire.receipt import TableChange
+
+
+@dataclass(frozen=True)
+class Commit(Model):
+    """One commit of a graph. ``tables``: what it did to each table it changed; ``grouped_with``: the other commits of its
+    swap."""
+
+    id: str
+    parents: tuple[str, ...]
+    actor: str | None
+    created_at: datetime
+    kind: str
+    branch: str
+    tables: Mapping[str, TableChange]
+    manifest_version: Count
+    idempotency_key: str | None = None
+    grouped_with: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        by = f" by {self.actor}" if self.actor is not None else ""
+        when = self.created_at.isoformat(sep=" ", timespec="milliseconds")
+        return f"<Commit {self.id} {self.kind}{by} at {when}: {', '.join(self.tables) or 'no tables'}>"
+
+    def _repr_html_(self) -> str:
+        return Commits([self])._repr_html_()
+
+
+class Commits(list[Commit]):
+    """Commits in order. A plain list but for how it shows."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"commits": [commit.to_dict() for commit in self]}
+
+    def __repr__(self) -> str:
+        return "[" + ",\n ".join(map(repr, self)) + "]"
+
+    def _repr_html_(self) -> str:
+        rows = [(c.id, c.created_at, c.kind, c.actor, ", ".join(c.tables)) for c in self]
+        return html_table(("commit", "created at", "kind", "actor", "tables"), rows)
+
+
+@dataclass(frozen=True)
+class CommitList(Model):
+    """Commits of a branch, newest first."""
+
+    branch: str
+    commits: tuple[Commit, ...]

@@ -1,0 +1,242 @@
+"""Receipts and reports: declared once, and what they say in Python, in JSON and in the published schema is one thing."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import UTC, date, datetime
+from importlib import import_module
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import jsonschema
+import pytest
+
+from omnigraph import wire
+from omnigraph.cli.tree import COMMANDS
+from omnigraph.core.meter import StorageCost
+from omnigraph.wire.documents import RESULTS, published_schema
+from omnigraph.wire.jsonschema import Definitions, members_of
+from omnigraph.wire.model import INSIDE, Count, Model, plain
+from omnigraph.wire.program import ErrorBody
+from omnigraph.wire.receipt import Receipt, TableChange
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "engine" / "omnigraph"
+
+
+def models() -> dict[str, type[Model]]:
+    modules = [import_module(f"omnigraph.wire.{one.name}") for one in pkgutil.iter_modules(wire.__path__)]
+    found = [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, Model) and value.__module__ == module.__name__
+    ]
+    assert len({kind.__name__ for kind in found}) == len(found)
+    return {kind.__name__: kind for kind in found if kind is not Model}
+
+
+def value_of(hint: Any, *, full: bool) -> Any:
+    """Some value of a hint: the emptiest that it allows, or one with everything in it."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return value_of(arguments[0], full=full)
+    if origin is Literal:
+        return arguments[-1 if full else 0]
+    if origin in (Union, UnionType):
+        return None if NoneType in arguments and not full else value_of(arguments[0], full=full)
+    if hint in (str, int, float, bool):
+        return {str: "ä\n" if full else "", int: 7 if full else 0, float: 0.5 if full else 0.0, bool: full}[hint]
+    if hint is datetime:
+        return datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"key": value_of(arguments[1], full=full)} if full else {}
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return tuple(value_of(one, full=full) for one in arguments)
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        shown = [value_of(arguments[0], full=full)] if full else []
+        return tuple(shown) if origin is tuple else shown
+    if isinstance(hint, type) and is_dataclass(hint):
+        return instance(hint, full=full)
+    return {"any": ["thing", b"\xff", float("nan"), date(2026, 1, 2)]} if full else None
+
+
+def instance(kind: Any, *, full: bool) -> Any:
+    hints = get_type_hints(kind, include_extras=True)
+    given = {}
+    for one in fields(kind):
+        if one.metadata.get("wire") == INSIDE["wire"] and kind.__name__ != "ErrorCode":
+            continue
+        given[one.name] = value_of(hints[one.name], full=full)
+    return kind(**given)
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["empty", "full"])
+@pytest.mark.parametrize("name", sorted(models()))
+def test_what_a_model_says_fits_the_schema_that_is_made_of_it(name: str, full: bool) -> None:
+    kind = models()[name]
+    made = instance(kind, full=full)
+    text = json.dumps(made.to_dict(), allow_nan=False)
+    kinds = Definitions()
+    schema = {**kinds.ref(kind), "$defs": kinds.made}
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(schema).validate(json.loads(text))
+    assert repr(made)
+    if not full:  # rows of violations have members of their own, which are not made up here
+        assert isinstance(getattr(made, "_repr_html_", lambda: "")(), str)
+
+
+@pytest.mark.parametrize("name", sorted(models()))
+def test_a_member_that_is_not_declared_or_is_missing_does_not_fit(name: str) -> None:
+    kind = models()[name]
+    kinds = Definitions()
+    validator = jsonschema.Draft202012Validator({**kinds.ref(kind), "$defs": kinds.made})
+    good = json.loads(json.dumps(instance(kind, full=True).to_dict()))
+    assert validator.is_valid(good)
+    assert validator.is_valid({**good, "undeclared": 1}) == (kind is ErrorBody)
+    for member, _, required in members_of(kind):
+        rest = {key: value for key, value in good.items() if key != member}
+        assert validator.is_valid(rest) == (not required), member
+
+
+def test_a_planted_difference_between_a_model_and_its_schema_is_found() -> None:
+    @dataclass(frozen=True)
+    class Wrong(Model):
+        rows: Count
+        name: str = field(default="x")
+
+        def to_dict(self) -> dict[str, Any]:
+            return {**super().to_dict(), "more": 1}
+
+    kinds = Definitions()
+    validator = jsonschema.Draft202012Validator({**kinds.ref(Wrong), "$defs": kinds.made})
+    assert not validator.is_valid(Wrong(1).to_dict())
+    assert validator.is_valid(Model.to_dict(Wrong(1))) and not validator.is_valid({"rows": -1, "name": "x"})
+
+
+def test_two_models_of_one_name_cannot_be_published() -> None:
+    @dataclass(frozen=True)
+    class TableChange(Model):
+        other: int
+
+    kinds = Definitions()
+    kinds.ref(Receipt)
+    with pytest.raises(ValueError, match="two models have the name TableChange"):
+        kinds.ref(TableChange)
+
+
+def test_every_command_has_a_document_and_every_document_a_command() -> None:
+    assert set(RESULTS) == {command.path for command in COMMANDS}
+
+
+def test_members_of_version_1_of_the_documents_are_never_taken_away() -> None:
+    kept = (ROOT / "tests" / "golden" / "json_members_1.txt").read_text(encoding="utf-8").splitlines()
+    found = member_paths(published_schema())
+    assert len(kept) > 400 and not [line for line in kept if line not in found]
+    assert wire.SCHEMA_VERSION == 1
+
+
+def test_a_member_that_was_taken_away_is_noticed() -> None:
+    schema = published_schema()
+    del schema["$defs"]["Receipt"]["properties"]["replayed"]
+    assert "commit outcome: result.receipt.replayed" not in member_paths(schema)
+
+
+def member_paths(schema: dict[str, Any]) -> set[str]:
+    """``load: result.tables{}.version`` for every member that a command's document may have."""
+    defs = schema["$defs"]
+    found: set[str] = set()
+
+    def walk(shape: Any, path: str) -> None:
+        while "$ref" in shape:
+            shape = defs[shape["$ref"].removeprefix("#/$defs/").replace("%20", " ")]
+        for name, one in shape.get("properties", {}).items():
+            found.add(f"{path}{name}")
+            walk(one, f"{path}{name}.")
+        for one in (*shape.get("anyOf", ()), *shape.get("oneOf", ())):
+            walk(one, path)
+        if "items" in shape:
+            walk(shape["items"], f"{path.removesuffix('.')}[].")
+        if isinstance(shape.get("additionalProperties"), dict):
+            walk(shape["additionalProperties"], f"{path.removesuffix('.')}{{}}.")
+
+    for command in RESULTS:
+        walk(defs[f"command.{command}"], f"{command}: ")
+    return found
+
+
+# --- declared once ------------------------------------------------------------------------------------------------------
+
+# What the façade hands out besides reports: it reads, or it acts.
+ACTING = {"Snapshot", "StagingTxn", "Checkpoints", "Notes", "CompactionPlan", "Graph", "Catalog"}
+# Values with a to_dict of their own: rows and records, progress, documents of storage, plans of schemas, and what acts.
+OTHERS = {
+    "commit/recovery/audit.py", "commit/recovery/recover.py", "core/errors.py", "core/limits.py", "core/meter.py",
+    "core/progress.py", "distributed/fragments.py", "distributed/part_document.py", "distributed/parts_report.py",
+    "distributed/staged_part.py", "gq/diagnostics.py", "read/snapshot.py", "read/tables.py", "schema/plan.py", "schema/view.py", "upkeep/distribute.py", "write/base/rejects.py",
+    "write/base/violations.py",
+}  # fmt: skip
+
+
+def test_what_the_facade_reports_is_declared_in_wire() -> None:
+    tree = ast.parse((PACKAGE / "graph.py").read_text(encoding="utf-8"))
+    graph = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Graph")
+    returned = {
+        name.id
+        for node in graph.body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.returns
+        for name in ast.walk(node.returns)
+        if isinstance(name, ast.Name)
+    }
+    containers = {"Commits", "PendingIntents", "RecoveryHistory"}
+    declared = set(models()) | containers
+    assert returned - ACTING - {"str", "int"} <= declared
+    assert {"Receipt", "StatusReport", "CleanupPlan", "Commit"} <= returned
+
+
+def test_no_module_beside_wire_writes_documents_by_hand() -> None:
+    writing = set()
+    for path in PACKAGE.rglob("*.py"):
+        place = str(path.relative_to(PACKAGE))
+        if place.startswith(("wire/", "testing/")):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name == "to_dict":
+                writing.add(place)
+    assert writing <= OTHERS
+
+
+# --- values -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_as_a_document() -> None:
+    receipt = Receipt("01J", "main", {"node:A": TableChange(2, inserted=3)}, storage=StorageCost(requests=1))
+    assert receipt.to_dict() == {
+        "commit_id": "01J",
+        "branch": "main",
+        "tables": {"node:A": {"version": 2, "inserted": 3, "updated": 0, "deleted": 0, "unchanged": 0}},
+        "replayed": False,
+        "rejected": {"rows": [], "total": 0, "by_reason": {}, "missing_ids": {}},
+        "storage": {
+            "requests": 1, "hops": 0, "bytes_read": 0, "bytes_written": 0, "by_class": {}, "exact": True, "shared_by": 1,
+        },
+        "warnings": [],
+        "kind": "load",
+        "grouped_with": [],
+        "stubs": {},
+        "dropped": {},
+        "affected_nodes": 3,
+        "affected_edges": 0,
+    }  # fmt: skip
+
+
+def test_values_that_json_has_no_words_for_become_texts() -> None:
+    assert plain({1: (b"\x00", float("inf"), datetime(2026, 1, 2, tzinfo=UTC))}) == {
+        "1": ["base64:AA==", "inf", "2026-01-02T00:00:00.000000Z"]
+    }
