@@ -48,8 +48,7 @@ def test_opening_costs_the_same_whatever_the_history(fault_proxy: FaultProxy, gr
     # Another one: whether it is there, its manifest, its current fragment; base too where the tail has rolled since.
     assert cost(lambda opened: snapshot_at(opened, commits[-2])) == 5 + 3
     assert cost(lambda opened: snapshot_at(opened, commits[-in_tail - 1])) == 5 + 4 + 1
-    # The first version of the line holds everything in one fragment.
-    assert cost(lambda opened: snapshot_at(opened, commits[0])) == 5 + 3 + archives
+    assert cost(lambda opened: snapshot_at(opened, commits[0])) == 5 + 4 + archives
     # Again: neither the newest state nor the archive is read twice, nor is a version opened twice.
     opened = cold(engine)
     snapshot_at(opened, commits[0])
