@@ -274,26 +274,33 @@ def archive(folder: Path, fragments: int) -> dict[str, Any]:
     import omnigraph as og
     from omnigraph.commit.engine import MAIN
     from omnigraph.core.ids import new_ulid, new_uuid
+    from omnigraph.manifest import codec, digests, reading
     from omnigraph.manifest import rows as r
+    from omnigraph.manifest.state import Change
     from omnigraph.table import strict
 
-    counts = {"node:Person": r.TableCounts(1, 1)}
     with og.init(folder / "archive", SCHEMA) as graph:
         engine = graph._engine
         held = engine.latest(MAIN)
-        made = []
+        # The first swap of a line makes the three fragments that stand behind the archive.
+        held = engine.manifest.swap(held, engine.manifest.write(held, Change()), uuid=new_uuid())
+        one = held.state.tables["node:Person"]
+        counts = {one.key: r.TableChange(one.identity, one.ref, one.version, inserted=1)}
+        made, named = [], reading.digests_of(held.handle)
         for block in range(fragments):
+            ids = [(n, new_ulid()) for n in range(block * 64 + 1, block * 64 + 65)]
             history = [
-                r.history_row(r.CommitRow(new_ulid(), (new_ulid(),), "a", 1, None, 1, "load", counts, seq=n))
-                for n in range(block * 64 + 1, block * 64 + 65)
+                codec.history_row(r.CommitRow(id, id, (new_ulid(),), "a", 1, None, 1, "load", counts, seq=n, version=1))
+                for n, id in ids
             ]
-            made.append(strict.write_ahead(held.handle, r.to_arrow(history)))
+            made.append(strict.write_ahead(held.handle, codec.to_arrow(history)))
+            named[made[-1].files[0]] = digests.digest(history)
         strict.swap(
             engine.tables,
             engine.manifest.ref(None),
             held.handle,
-            keep=0,
-            new=[*made, strict.kept(held.handle, 0, 1)],
+            schema=r.ARROW_SCHEMA.with_metadata(digests.metadata(named)),
+            fragments=[*made, strict.kept(held.handle, 0, 3)],
             uuid=new_uuid(),
             properties={},
         )

@@ -304,7 +304,7 @@ def test_a_bad_schema_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "graph").exists()
 
 
-@pytest.mark.parametrize(("stamp", "named"), [("3", "export"), ("5", "newer release")])
+@pytest.mark.parametrize(("stamp", "named"), [("4", "export"), ("6", "newer release")])
 @pytest.mark.parametrize("read_only", [False, True])
 def test_another_storage_version_is_refused_both_ways(tmp_path: Path, stamp: str, named: str, read_only: bool) -> None:
     import lance

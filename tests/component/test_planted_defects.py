@@ -34,7 +34,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError, OutcomeUnknown, PreconditionFailed, StoreUnavailable, WriterFenced
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
-from omnigraph.manifest import reading
+from omnigraph.manifest import codec, reading
 from omnigraph.manifest import swap as swapping
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, Manifest, SwapLost
@@ -321,24 +321,44 @@ def pin_moves_under_a_restore(engines: Engines) -> list[str]:
     return wrong(engines(), {TWO[0]: ["a", "b"], TWO[1]: ["a", "b"]})
 
 
-def a_bit_flips_on_the_way(engines: Engines) -> list[str]:
-    append(engines(), ONE, ["first"])
+def a_parent_flips_on_the_way(engines: Engines) -> list[str]:
+    return _flip(engines, '"parents":["01', '"parents":["00')
+
+
+def an_actor_flips_on_the_way(engines: Engines) -> list[str]:
+    """Nothing else repeats an actor, so that only a digest can tell."""
+    return _flip(engines, '"actor":"ada"', '"actor":"adb"')
+
+
+def _flip(engines: Engines, old: str, new: str) -> list[str]:
+    append(engines(), ONE, ["first"], actor="ada")
+    before = [(row.parents, row.actor) for row in commits_of(engines())]
     read = strict.read_fragments
 
     def flipping(*args: Any) -> pa.Table:
         table = read(*args)
-        texts = table["metadata"].to_pylist()
-        kinds = table["object_type"].to_pylist()
-        at = next((n for n, kind in enumerate(kinds) if kind == "graph_commit" and '"parents":["01' in texts[n]), None)
-        if at is None:
-            return table
-        texts[at] = texts[at].replace('"parents":["01', '"parents":["00')
+        texts = [text and text.replace(old, new) for text in table["metadata"].to_pylist()]
         return table.set_column(table.schema.get_field_index("metadata"), "metadata", pa.array(texts, pa.string()))
 
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(OmnigraphError):
         patch.setattr(strict, "read_fragments", flipping)
         append(engines(), ONE, ["second"])
-    return wrong(engines())
+    now = [(row.parents, row.actor) for row in commits_of(engines())][: len(before)]
+    return [*wrong(engines()), *([] if now == before else [f"history says {now}, it said {before}"])]
+
+
+def believing(patch: pytest.MonkeyPatch) -> None:
+    """Rows are held against nothing: not against their digests, and not against each other."""
+    reading_anything(patch)
+    patch.setattr(swapping, "contradictions", lambda _: iter(()))
+
+
+def reading_anything(patch: pytest.MonkeyPatch) -> None:
+    def unchecked(handle: Any, first: int, end: int, meter: Meter | None = None) -> list[Any]:
+        parts = [strict.read_fragments(handle, at, at + 1, meter) for at in range(first, end)]
+        return [codec.from_arrow(part) for part in parts]
+
+    patch.setattr(reading, "read", unchecked)
 
 
 # --- defects ------------------------------------------------------------------------------------------------------------
@@ -514,13 +534,6 @@ def rolling_back_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recover, "end_by_abort", lambda engine, plan, _touched, **facts: end(engine, plan, {}, **facts))
 
 
-def believing(patch: pytest.MonkeyPatch) -> None:
-    """Neither the digests of what was written nor its own contradictions are looked at."""
-    patch.setattr(swapping, "contradictions", lambda _: iter(()))
-    patch.setattr(reading.digests, "digest", lambda rows: None)
-    patch.setattr(reading, "digests_of", lambda handle: dict.fromkeys(strict.fragment_files(handle)))
-
-
 DEFECTS = {
     "no intent": Defect(half_applied, setting(Intents, "arm", lambda *_: None)),
     "the intent goes before the commits": Defect(half_applied, disarming_early),
@@ -551,7 +564,8 @@ DEFECTS = {
     "drift is published": Defect(drift_of_nobody, healing_forward),
     "a restore is published over a moved pin": Defect(pin_moves_under_a_restore, restoring_over_whatever),
     "new files are not looked at": Defect(the_disk_becomes_full, setting(fresh, "check_fragments", lambda *_: None)),
-    "what the manifest says is believed": Defect(a_bit_flips_on_the_way, believing),
+    "what the manifest says is believed": Defect(a_parent_flips_on_the_way, believing),
+    "rows are not held against their digests": Defect(an_actor_flips_on_the_way, reading_anything),
 }
 SCENES = {defect.scene.__name__: defect.scene for defect in DEFECTS.values()}
 

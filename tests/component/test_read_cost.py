@@ -42,20 +42,20 @@ def test_opening_costs_the_same_whatever_the_history(fault_proxy: FaultProxy, gr
         opened = cold(engine)
         return requests(fault_proxy, lambda: work(opened))
 
-    # The branch's newest version: a listing, its manifest, its current fragment.
-    assert cost(snapshot_of_branch) == 3
-    assert cost(lambda opened: snapshot_at(opened, head)) == 3
-    # Another one: whether it is there, its manifest, its current fragment.
-    assert cost(lambda opened: snapshot_at(opened, commits[-2])) == 6
-    assert cost(lambda opened: snapshot_at(opened, commits[-in_tail - 1])) == 6 + 1
-    assert cost(lambda opened: snapshot_at(opened, commits[0])) == 6 + archives
+    # The branch's newest version: a listing, its manifest, and schema, base and current side by side.
+    assert cost(snapshot_of_branch) == 5
+    assert cost(lambda opened: snapshot_at(opened, head)) == 5
+    # Another one: whether it is there, its manifest, its current fragment; base too where the tail has rolled since.
+    assert cost(lambda opened: snapshot_at(opened, commits[-2])) == 5 + 3
+    assert cost(lambda opened: snapshot_at(opened, commits[-in_tail - 1])) == 5 + 4 + 1
+    assert cost(lambda opened: snapshot_at(opened, commits[0])) == 5 + 4 + archives
     # Again: neither the newest state nor the archive is read twice, nor is a version opened twice.
     opened = cold(engine)
     snapshot_at(opened, commits[0])
     assert requests(fault_proxy, lambda: snapshot_at(opened, commits[0])) == 1
-    assert cost(lambda opened: list_commits(opened, limit=in_tail)) == 3
-    assert cost(list_commits) == 3 + archives
-    assert cost(lambda opened: find_commit(opened, commits[-1])) == 3
+    assert cost(lambda opened: list_commits(opened, limit=in_tail)) == 5
+    assert cost(list_commits) == 5 + archives
+    assert cost(lambda opened: find_commit(opened, commits[-1])) == 5
 
 
 def test_a_warm_handle_asks_twice_whether_it_is_current(

@@ -65,7 +65,7 @@ def test_a_snapshot_names_its_commit_and_its_tables(social: Engine, snap: Snapsh
         "table_branch": "main",
         "row_count": 3,
     }
-    assert (shown["branch"], shown["manifest_version"], shown["internal_schema_version"]) == ("main", 3, 4)
+    assert (shown["branch"], shown["manifest_version"], shown["internal_schema_version"]) == ("main", 3, 5)
     assert snap.commit_id in repr(snap)
     assert "node:Person" in snap._repr_html_()
     with pytest.raises(TypeError):

@@ -456,11 +456,11 @@ def test_what_is_read_wrongly_while_the_archive_is_merged_is_not_carried_on(
     monkeypatch.setattr("omnigraph.manifest.state.TAIL_ROLL", 8)
     monkeypatch.setattr("omnigraph.manifest.state.TAIL_KEEP", 4)
     old, new = {"a name in a record": ("created_at_us", "created_at_ur"), "a value": ('"ada"', '"adb"')}[where]
+    flips = iter([True, True])
     with og.init(local_root, SCHEMA) as graph:
         for n in range(16):
             graph.load(people(f"p{n}"), mode="append", actor="ada")
         before, read = manifest_version(graph), strict.read_fragments
-        flips = iter([True])
 
         def flipping(*args: Any) -> pa.Table:
             table = read(*args)
@@ -473,8 +473,9 @@ def test_what_is_read_wrongly_while_the_archive_is_merged_is_not_carried_on(
 
         with monkeypatch.context() as patch:
             patch.setattr(strict, "read_fragments", flipping)
-            with pytest.raises(errors.Corruption):
+            with pytest.raises(errors.Corruption, match=r"data/\w+\.lance"):
                 graph.compact_manifest()
+            assert next(flips, None) is None, "a fault on the way would be gone the second time"
         assert manifest_version(graph) == before
         assert graph.compact_manifest().changed, "the next one reads what is there"
     with og.open(local_root) as cold:

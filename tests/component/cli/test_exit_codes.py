@@ -95,7 +95,7 @@ def test_a_graph_of_another_storage_version_ends_with_9(run: Run, folder: Path) 
     lance.write_dataset(
         pa.table(
             {"object_id": ["x"]},
-            schema=pa.schema([("object_id", pa.string())], metadata={"omnigraph:internal_schema_version": "3"}),
+            schema=pa.schema([("object_id", pa.string())], metadata={"omnigraph:internal_schema_version": "4"}),
         ),
         str(folder / "old.omni" / "__manifest"),
     )
