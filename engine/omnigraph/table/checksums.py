@@ -91,9 +91,9 @@ def digest_of(path: str) -> Digest:
 
     hasher = xxhash.xxh3_128()
     size = 0
-    buffer = bytearray(BUFFER_BYTES)
-    view = memoryview(buffer)
     with open(path, "rb", buffering=0) as file:
+        buffer = bytearray(min(BUFFER_BYTES, os.fstat(file.fileno()).st_size + 1))
+        view = memoryview(buffer)
         while count := file.readinto(buffer):
             hasher.update(view[:count])
             size += count
@@ -169,15 +169,22 @@ def append_lines(place: Place, op: str, paths: Iterable[str]) -> tuple[str, ...]
     lines = b"".join(encode(path, digest_of(os.path.join(place.root, path))) for path in dict.fromkeys(paths))
     if not lines:
         return ()
-    os.makedirs(place.folder, exist_ok=True)
     path = os.path.join(place.folder, f"{_checked(op)}{_SUFFIX}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o644), "ab", buffering=0) as file:
+    with os.fdopen(_open_to_append(path), "ab", buffering=0) as file:
         # What was there may end in the middle of a line.
         rest = memoryview(b"\n" + lines if file.tell() else lines)
         while rest:
             rest = rest[file.write(rest) :]
     return (path,)
+
+
+def _open_to_append(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags, 0o644)
+    except FileNotFoundError:  # the first lines of the table
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, flags, 0o644)
 
 
 def _checked(op: str) -> str:
