@@ -147,6 +147,7 @@ class SourceSettings(Part):
     batches: str
     ready: str | None = None
     order: Literal["serial", "any"] = "serial"
+    after: tuple[Name, ...] = ()
     mode: Literal["append", "merge", "overwrite"]
     tables: tuple[TableSettings, ...] | None = None
     format: Literal["graph"] | None = None
@@ -156,7 +157,7 @@ class SourceSettings(Part):
     description: str | None = None
     owners: tuple[str, ...] = ()
 
-    @field_validator("tables", "types", "owners", mode="before")
+    @field_validator("tables", "types", "owners", "after", mode="before")
     @classmethod
     def _sequence(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value

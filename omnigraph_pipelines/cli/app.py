@@ -96,6 +96,8 @@ def plan(
         "due": due,
         "committed": sum(one.state == "committed" for one in planned),
         "incomplete": sum(one.state == "incomplete" for one in planned),
+        "waiting": sum(one.state == "waiting" for one in planned),
+        "refused": sum(one.state == "refused" for one in planned),
         "batches": [one.to_dict() for one in planned if every or one.state != "committed"],
     }
 
@@ -103,8 +105,31 @@ def plan(
         for one in planned:
             if every or one.state != "committed":
                 what = one.reason or one.commit_id or f"{one.files} files, {one.bytes:,} bytes"
-                _out(f"{one.state:<10}  {one.source}/{one.batch}  {what}")
-        _out(f"{due} to ingest, {result['committed']} committed, {result['incomplete']} incomplete")
+                behind = f"  after {', '.join(one.after)}" if one.after else ""
+                _out(f"{one.state:<10}  {one.source}/{one.batch}  {what}{behind}")
+        _out(
+            f"{due} to ingest, {result['committed']} committed, {result['incomplete']} incomplete{_of_refused(result)}"
+        )
+
+    _answer(result, show, as_json=as_json)
+
+
+@app.command()
+def status(file: File = None, source: Sources = None, as_json: Json = False) -> None:
+    """Show how far each source is: batches done, due, waiting, refused and incomplete, with reasons. Changes nothing."""
+    found = load_graph_file(file)
+    chosen = planning.choose(found, source)
+    planned = planning.plan_ingest(found, chosen)
+    result = {"sources": [planning.summary(one.name, planned) for one in chosen]}
+
+    def show() -> None:
+        for one in result["sources"]:
+            counts = ", ".join(f"{count} {what}" for what, count in one["counts"].items())
+            behind = f"; waits for {', '.join(one['after'])}" if one["after"] else ""
+            _out(f"{one['source']}: {counts or 'no batches'}{behind}")
+            for what in ("waiting", "refused", "incomplete"):
+                for batch in one.get(what, ()):
+                    _out(f"  {what:<10}  {batch['batch']}  {batch['reason']}")
 
     _answer(result, show, as_json=as_json)
 
@@ -141,6 +166,8 @@ def run_batches(
             )
         planned = [one for one in planned if one.batch in batch]
     todo = [one for one in planned if one.is_due or ((force or batch) and one.state != "incomplete")]
+    if not batch:
+        todo = _without_held_up(todo, {one.name for one in chosen})
     _say(_target(found, len(todo)))
     done: list[Mapping[str, Any]] = []
     result = {"batches": done}
@@ -151,6 +178,20 @@ def run_batches(
                 f"{told['source']}/{told['batch']}  commit {told['commit_id']}  {told['rows']}  {told['seconds']:.1f} s"
             )
     _answer(result, lambda: _out(f"{len(done)} ingested"), as_json=as_json)
+
+
+def _of_refused(result: Mapping[str, Any]) -> str:
+    """Return the counts of refused batches, which are among those to ingest, for the last line of a plan."""
+    parts = [f"{result[what]} {what}" for what in ("waiting", "refused") if result[what]]
+    return f"; {', '.join(parts)}" if parts else ""
+
+
+def _without_held_up(todo: Sequence[planning.PlannedBatch], chosen: set[str]) -> list[planning.PlannedBatch]:
+    """Leave out batches of a source that comes after one which is not done and is not ingested now; say which."""
+    held = {one.source: sorted(set(one.after) - chosen) for one in todo if set(one.after) - chosen}
+    for name, before in held.items():
+        _say(f"{name} comes after {', '.join(before)}, which has batches to ingest: add -s {' -s '.join(before)}")
+    return [one for one in todo if one.source not in held]
 
 
 def _target(file: GraphFile, count: int) -> str:

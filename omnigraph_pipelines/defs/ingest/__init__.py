@@ -42,5 +42,5 @@ def ingest(
         )
         assets += [staging, commit]
         jobs.append(job)
-        sensors.append(new_batches(names, job, now_s=now_s))
+        sensors.append(new_batches(names, job, file, connections, now_s=now_s))
     return dg.Definitions(assets=assets, jobs=jobs, sensors=sensors)

@@ -16,9 +16,11 @@ from omnigraph_pipelines.batches import find_batch
 from omnigraph_pipelines.defs.ingest import handover, metadata
 from omnigraph_pipelines.defs.ingest.handover import HandOver
 from omnigraph_pipelines.defs.ingest.names import Names
+from omnigraph_pipelines.defs.ingest.waiting import noting_refusal
 from omnigraph_pipelines.failures import is_transient, rows_metadata, told_to_dagster
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.progress import told_in_log
+from omnigraph_pipelines.refusals import forget_refusals
 from omnigraph_pipelines.resources import Connections
 from omnigraph_pipelines.settings import CheckSettings
 from omnigraph_pipelines.settled import committed_as, idempotency_key, note_nothing_changed
@@ -59,11 +61,16 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
             if staged is None:
                 receipt = _known(graph, names, what)
             else:
-                with connections.spark.opened(resources) as spark, told_in_log(context):
+                with (
+                    noting_refusal(graph, names, file.catalog, what.batch, what.fingerprint),
+                    connections.spark.opened(resources) as spark,
+                    told_in_log(context),
+                ):
                     receipt = publish(context, graph, what, staged, names, bounds, spark)
             if receipt.commit_id is None and not receipt.replayed and what.idempotency_key.endswith(what.fingerprint):
                 note_nothing_changed(graph, what.idempotency_key, receipt)
             handover.forget(graph, source.name, what.batch)
+            forget_refusals(graph, source.name, what.batch)
             found = metadata.committed(receipt, graph.snapshot(names.graph.branch), keys)
             if receipt.rejected:
                 found["quarantine"] = dg.MetadataValue.path(_kept(context, graph, names, what))

@@ -21,7 +21,8 @@ from omnigraph_pipelines.defs.ingest import checks, handover, metadata
 from omnigraph_pipelines.defs.ingest.handover import HandOver
 from omnigraph_pipelines.defs.ingest.names import Names
 from omnigraph_pipelines.defs.ingest.turns import wait_for_turn
-from omnigraph_pipelines.failures import as_outcome, rows_metadata, told_to_dagster
+from omnigraph_pipelines.defs.ingest.waiting import noting_refusal
+from omnigraph_pipelines.failures import rows_metadata, told_to_dagster
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.progress import told_in_log
 from omnigraph_pipelines.resources import Connections
@@ -59,7 +60,7 @@ def staging_asset(names: Names, file: GraphFile, connections: Connections) -> dg
     def stage(context: dg.AssetExecutionContext) -> Iterator[Any]:
         with told_to_dagster(context):
             wait_for_turn(context, names)
-            work = Staging(context, names, file.settings.checks_of(source), tables)
+            work = Staging(context, names, file.settings.checks_of(source), tables, file.catalog)
             yield from work.run(connections)
 
     return stage
@@ -96,6 +97,7 @@ class Staging:
     names: Names
     bounds: CheckSettings
     tables: Mapping[str, dg.AssetKey]
+    catalog: Any  # of the schema file
     clock: Callable[[], float] = time.monotonic
 
     def run(self, connections: Connections) -> Iterator[Any]:
@@ -103,7 +105,7 @@ class Staging:
         batch = find_batch(source, self.context.partition_key)
         check_complete(source, batch)
         fingerprint = batch.fingerprint()
-        self.context.instance.add_run_tags(self.context.run.run_id, self.names.batch_tags(batch.key, fingerprint))
+        self.context.instance.add_run_tags(self.context.run.run_id, self.names.batch_tags(fingerprint))
         key = self._key(batch, fingerprint)
         resources = self.context.resources
         with connections.graph.opened(resources) as graph_resource:
@@ -112,7 +114,10 @@ class Staging:
             if known is not None:
                 yield from self._known(batch, fingerprint, key, known)
                 return
-            with connections.spark.opened(resources) as spark:
+            with (
+                noting_refusal(graph, self.names, self.catalog, batch.key, fingerprint),
+                connections.spark.opened(resources) as spark,
+            ):
                 yield from self._stage(graph, spark, batch, fingerprint, key, started)
 
     def _key(self, batch: Batch, fingerprint: str) -> str:
@@ -239,7 +244,7 @@ class Staging:
         )
         if report.rejected:
             error.facts["rejected_rows"] = metadata.rejected_rows(report.rejected_rows)
-        return as_outcome(self.context, error)
+        return error
 
     # --- results ----------------------------------------------------------------------------------------------------
 

@@ -211,7 +211,7 @@ def _asset(
             description=description,
             group_name=names.group,
             kinds={"lance"},
-            tags=dict(names.of_graph),
+            tags={"omnigraph/graph": names.graph.name, "omnigraph/branch": names.graph.branch},
             op_tags=names.tags(kind),
             pool=names.pool,
             required_resource_keys=graph.required_keys,

@@ -17,12 +17,10 @@ RECONCILE: Final = "reconcile"
 KINDS: Final = (OPTIMIZE, COMPACTION, CLEANUP, RECONCILE)
 
 GRAPH_TAG: Final = "omnigraph/graph"
-BRANCH_TAG: Final = "omnigraph/branch"
-LANE_TAG: Final = "omnigraph/lane"
 UPKEEP_TAG: Final = "omnigraph/upkeep"
 NUMBERS_TAG: Final = "omnigraph/because"
-
-LANE: Final = "upkeep"
+# The pages of the UI do not show tags with this prefix: they are for programs.
+BRANCH_TAG: Final = ".dagster/omnigraph.branch"
 # Whoever waits for the branch's pool gets it in this order: what was interrupted goes before what is new.
 RECOVERY_PRIORITY: Final = "10"
 
@@ -58,7 +56,7 @@ class Names:
 
     def tags(self, kind: str | None = None) -> dict[str, str]:
         """Tags of a run; without a kind, of one that does several things."""
-        found = {**self.of_graph, LANE_TAG: LANE}
+        found = dict(self.of_graph)
         if kind is not None:
             found[UPKEEP_TAG] = kind
         if kind == RECONCILE:
