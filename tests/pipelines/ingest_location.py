@@ -101,6 +101,7 @@ class Location:
             last_run_key=None,
             repository_name=None,
             repository_def=self.repository,
+            resources=self.repository.get_top_level_resources(),
         ) as context:
             result = self.repository.get_sensor_def(sensor).evaluate_tick(context)
         self.cursors[sensor] = result.cursor

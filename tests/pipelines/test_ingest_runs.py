@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -382,3 +383,107 @@ print("stopped")
 def test_a_session_that_the_resource_started_ends_with_it() -> None:
     done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, check=False)
     assert done.stdout.endswith("stopped\n"), done.stderr
+
+
+ORDERED: list[dict[str, Any]] = [
+    {
+        "name": "jobs",
+        "batches": "landing/jobs/*.csv",
+        "mode": "merge",
+        "after": ["staff"],
+        "tables": [{"edge": "WorksAt", "from": "person", "to": "company"}],
+    },
+    {
+        "name": "staff",
+        "batches": "landing/staff/*/",
+        "ready": "_SUCCESS",
+        "mode": "merge",
+        "tables": [{"node": "Person", "files": "p.csv"}, {"node": "Company", "files": "c.csv"}],
+    },
+]
+
+
+def land_staff(location: Location, batch: str, person: str, company: str) -> None:
+    folder = location.folder / "landing" / "staff" / batch
+    folder.mkdir(parents=True)
+    (folder / "p.csv").write_text(f"name\n{person}\n")
+    (folder / "c.csv").write_text(f"name\n{company}\n")
+    (folder / "_SUCCESS").touch()
+
+
+def land_job(location: Location, batch: str, person: str, company: str) -> None:
+    path = location.folder / "landing" / "jobs" / f"{batch}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"person,company\n{person},{company}\n")
+
+
+def said(location: Location, sensor: str) -> str:
+    return str(location.tick(sensor).skip_message)
+
+
+def sources(after: bool) -> list[dict[str, Any]]:
+    return [{name: value for name, value in one.items() if after or name != "after"} for one in ORDERED]
+
+
+@pytest.fixture
+def lazy_spark(spark: Any) -> Any:
+    from dagster_pyspark import LazyPySparkResource
+
+    return LazyPySparkResource(spark_config={})
+
+
+def test_dropped_at_once_edges_wait_for_the_source_of_their_nodes(
+    tmp_path: Path, instance: dg.DagsterInstance, lazy_spark: Any
+) -> None:
+    from omnigraph_pipelines.planning import plan_ingest
+
+    location = Location(tmp_path, instance, spark=lazy_spark, sources=sources(after=True))
+    land_staff(location, "s1", "Ada", "Navy")
+    land_staff(location, "s2", "Grace", "Army")
+    land_job(location, "j1", "Grace", "Army")
+    planned = plan_ingest(location.file, location.file.settings.sources)
+    assert [(one.source, one.batch, one.after) for one in planned] == [
+        ("staff", "s1", ()),
+        ("staff", "s2", ()),
+        ("jobs", "j1.csv", ("staff",)),
+    ]
+    location.tick("new_batches_jobs")
+    location.now_s = 10
+    assert "waits for staff: 2 due (s1, s2)" in said(location, "new_batches_jobs")
+    assert [run.success for run in location.arrive("staff")] == [True]
+    assert "waits for staff: 1 due (s2)" in said(location, "new_batches_jobs")
+    assert [run.success for run in location.arrive("staff")] == [True]
+    assert [run.success for run in location.arrive("jobs")] == [True]
+    assert said(location, "new_batches_jobs") == "1 batches, 1 done"
+    assert said(location, "new_batches_staff") == "2 batches, 2 done"
+
+
+def test_without_an_order_what_came_too_early_is_offered_again_when_the_graph_has_changed(
+    tmp_path: Path, instance: dg.DagsterInstance, lazy_spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from omnigraph_pipelines.cli import main
+
+    def status() -> str:
+        capsys.readouterr()
+        assert main(["status", str(tmp_path / "graph.yaml")]) == 0
+        return capsys.readouterr().out
+
+    location = Location(tmp_path, instance, spark=lazy_spark, sources=sources(after=False))
+    land_job(location, "j1", "Ada", "Navy")
+    land_job(location, "j2", "Ada", "Old\nAda,")  # the second row has no company: that is no question of order
+    location.tick("new_batches_jobs")
+    start = time.time()
+    location.now_s = start
+    assert [run.success for run in location.arrive("jobs")] == [False]
+    location.now_s = start + 3600
+    waiting = said(location, "new_batches_jobs")
+    assert "0 done; 1 waiting for what they refer to (j1.csv: 2 missing-endpoint); 1 waiting (j2.csv)" in waiting
+    assert "waiting     j1.csv  2 missing-endpoint" in status()
+    land_staff(location, "s1", "Ada", "Navy")
+    assert [run.success for run in location.arrive("staff")] == [True]
+    assert [run.success for run in location.arrive("jobs")] == [True]
+    assert [run.success for run in location.arrive("jobs")] == [False]
+    refused = said(location, "new_batches_jobs")
+    assert "2 batches, 1 done; 1 refused (j2.csv: " in refused and "endpoint-required" in refused
+    shown = status()
+    assert "jobs: 1 done, 1 refused" in shown and "refused     j2.csv" in shown and "staff: 1 done" in shown
