@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import omnigraph as og
-from omnigraph_pipelines.settings import SourceSettings
+from omnigraph_pipelines.settings import SourceSettings, text_of
 
 KEY_BYTES_MAX: Final = 110  # with source and fingerprint it has to fit into an idempotency key
 _RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
@@ -31,6 +31,7 @@ class BatchFile:
     path: str
     size: int
     mark: str = field(repr=False, default="")
+    storage_options: tuple[tuple[str, str], ...] = field(repr=False, default=())
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,11 @@ def find_batch(source: SourceSettings, key: str) -> Batch:
         source=source.name,
         batch=key,
     )
+
+
+def options_of(source: SourceSettings) -> tuple[tuple[str, str], ...]:
+    """Return the connection of the landing place; what is named by a variable is read now."""
+    return tuple(sorted((name, text_of(value)) for name, value in source.storage_options.items()))
 
 
 def is_key(key: str) -> bool:
@@ -221,7 +227,8 @@ def _remote(source: SourceSettings, only: str | None = None) -> Iterator[Batch]:
     above = _above(pattern)
     depth = pattern[len(above) :].count("/") + 1
     try:
-        store, _ = filesystem(f"{scheme}://{above}")
+        options = options_of(source)
+        store, _ = filesystem(f"{scheme}://{above}", options)
         if only is not None and not source.in_folders:
             infos = [store.get_file_info(above + only)]
         else:
@@ -240,7 +247,8 @@ def _remote(source: SourceSettings, only: str | None = None) -> Iterator[Batch]:
             continue
         if not matches(key, pattern[len(above) :]):
             continue
-        one = BatchFile(inner or below[-1], f"{scheme}://{info.path}", int(info.size or 0), str(info.mtime_ns))
+        path, size = f"{scheme}://{info.path}", int(info.size or 0)
+        one = BatchFile(inner or below[-1], path, size, str(info.mtime_ns), options)
         groups.setdefault(key, []).append(one)
     for key, files in groups.items():
         path = f"{scheme}://{above}{key}"
@@ -253,7 +261,7 @@ def _remote(source: SourceSettings, only: str | None = None) -> Iterator[Batch]:
 def _content(one: BatchFile) -> str:
     """The hash of a file's bytes; the store's own tag and the size for an object."""
     if "://" in one.path:
-        return f"{_etag(one.path)}/{one.size}"
+        return f"{_etag(one)}/{one.size}"
     try:
         with open(one.path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -263,10 +271,10 @@ def _content(one: BatchFile) -> str:
         ) from error
 
 
-def _etag(path: str) -> str:
+def _etag(one: BatchFile) -> str:
     from omnigraph_pipelines.spark.sources import filesystem
 
-    store, within = filesystem(path)
+    store, within = filesystem(one.path, one.storage_options)
     try:
         with store.open_input_stream(within) as stream:
             known = {_plain(name).lower(): _plain(value) for name, value in stream.metadata().items()}
@@ -278,7 +286,7 @@ def _etag(path: str) -> str:
             return digest.hexdigest()
     except OSError as error:
         reason = " ".join(str(error).split())[:200]
-        raise og.errors.StoreUnavailable(f"{path} cannot be read: {reason}", path=path) from error
+        raise og.errors.StoreUnavailable(f"{one.path} cannot be read: {reason}", path=one.path) from error
 
 
 def _plain(text: Any) -> str:

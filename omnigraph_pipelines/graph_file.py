@@ -68,9 +68,14 @@ def load_graph_file(path: str | Path | None = None) -> GraphFile:
     return _checked(values, places, where.parent, where)
 
 
-def check_settings(values: Mapping[str, Any], folder: Path, origin: Path | None = None) -> GraphFile:
-    """The same for settings that were read elsewhere; paths are relative to ``folder``."""
-    return _checked(dict(values), {}, folder, origin)
+def check_settings(
+    values: Mapping[str, Any],
+    folder: Path,
+    origin: Path | None = None,
+    places: Mapping[Path_, tuple[int, int]] | None = None,
+) -> GraphFile:
+    """The same for settings that were read elsewhere; paths are relative to ``folder``. ``places``: where each value stands."""
+    return _checked(dict(values), places or {}, folder, origin)
 
 
 def _text(file: Path) -> str:

@@ -39,13 +39,12 @@ class SplitSite(Site):
 
     def start_part(self, part: str, **environment: str) -> None:
         """Start one process, as a supervisor would."""
-        beside = Path(sys.executable).parent
-        tool = str(beside if (beside / "dagster").exists() else Path(os.environ["OMNIGRAPH_TOOLS"]))
+        python, module = sys.executable, "omnigraph_pipelines.definitions"
+        here, workspace = ["-h", "127.0.0.1", "-p"], ["-w", str(self.workspace)]
         commands = {
-            "code": [f"{tool}/dagster", "api", "grpc", "-m", "omnigraph_pipelines.definitions", "-h", "127.0.0.1",
-                     "-p", str(self.code_port)],
-            "web": [f"{tool}/dagster-webserver", "-h", "127.0.0.1", "-p", str(self.port), "-w", str(self.workspace)],
-            "daemon": [f"{tool}/dagster-daemon", "run", "-w", str(self.workspace)],
+            "code": [python, "-m", "dagster", "api", "grpc", "-m", module, *here, str(self.code_port)],
+            "web": [python, "-m", "dagster_webserver", *here, str(self.port), *workspace],
+            "daemon": [python, "-m", "dagster._daemon", "run", *workspace],
         }
         env = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "OMNIGRAPH"))}
         env |= {
@@ -93,7 +92,9 @@ class SplitSite(Site):
 
     def log(self) -> str:
         files = [self.folder / f"{part}.log" for part in PARTS]
-        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}" for file in files if file.exists())
+        return "\n".join(
+            f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}" for file in files if file.exists()
+        )
 
     def worker_of(self, run_id: str) -> int | None:
         """The process that works on a run; None if none has said so yet."""

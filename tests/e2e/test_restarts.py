@@ -47,8 +47,9 @@ def test_ten_queued_partitions_outlive_code_server_worker_and_daemon(site: Split
     # The code server dies, and comes back only when the queue has tried to reach it.
     site.kill_part("code")
     site.until(
-        lambda: "re-submitting the run into the queue" in "".join(
-            site.failure_text(run["runId"]) for run in of_backfill(site, backfill)
+        lambda: (
+            "re-submitting the run into the queue"
+            in "".join(site.failure_text(run["runId"]) for run in of_backfill(site, backfill))
         ),
         what="the queue has met the dead code server",
     )
@@ -80,8 +81,12 @@ def test_ten_queued_partitions_outlive_code_server_worker_and_daemon(site: Split
     assert of_backfill(site, backfill, "CANCELED") == []
     for run in of_backfill(site, backfill, "FAILURE"):
         assert "dagster/auto_retry_run_id" in run["tags"], run
-    assert site.until(
-        lambda: (found := site.backfill_status(backfill)).startswith("COMPLETED") and found, what="the backfill has ended"
-    ) == "COMPLETED_SUCCESS"
+    assert (
+        site.until(
+            lambda: (found := site.backfill_status(backfill)).startswith("COMPLETED") and found,
+            what="the backfill has ended",
+        )
+        == "COMPLETED_SUCCESS"
+    )
     with site.open() as graph:
         assert graph.verify(deep=True).clean

@@ -10,8 +10,10 @@ import boto3
 import pytest
 
 import omnigraph as og
-from omnigraph_pipelines.batches import Batch, check_complete, find_batch, find_batches, is_key, matches
+from omnigraph.testing.emulator import S3Emulator
+from omnigraph_pipelines.batches import Batch, check_complete, find_batch, find_batches, is_key, matches, options_of
 from omnigraph_pipelines.settings import SourceSettings
+from omnigraph_pipelines.spark.sources import filesystem
 
 TABLES = [{"node": "Person", "files": "people*.csv"}, {"edge": "Follows", "files": "edges/*.csv", "optional": True}]
 
@@ -161,3 +163,41 @@ def test_a_store_that_does_not_answer_is_told_as_such(monkeypatch: pytest.Monkey
 
 def test_a_batch_tells_its_size() -> None:
     assert Batch("b", "b", ()).bytes == 0
+
+
+def test_the_landing_place_has_a_connection_of_its_own(
+    s3_emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from omnigraph_pipelines.spark import reading
+    from omnigraph_pipelines.spark.sources import _s3, cut, find
+
+    s3_emulator.create_bucket("landing-of-another-account")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LANDING_SECRET", "not-shown-anywhere")
+    given = {
+        "endpoint": s3_emulator.endpoint,
+        "aws_access_key_id": "landing",
+        "aws_secret_access_key": {"env": "LANDING_SECRET"},
+        "region": "us-east-1",
+    }
+    source = SourceSettings.model_validate(
+        {
+            "name": "crm",
+            "batches": "s3://landing-of-another-account/crm/*/",
+            "mode": "merge",
+            "tables": [{"node": "Person", "files": "people.csv"}],
+            "storage_options": given,
+        }
+    )
+    options = options_of(source)
+    store, _ = filesystem("s3://landing-of-another-account/crm", options)
+    with store.open_output_stream("landing-of-another-account/crm/b1/people.csv") as out:
+        out.write(b"name\nAda\n")
+    (batch,) = find_batches(source)
+    assert batch.key == "b1" and len(batch.fingerprint()) == 64
+    (place,) = find([one.path for one in batch.files], None, options)
+    rows = [row for part in cut(place) for one in reading.batches(part) for row in one.to_pylist()]
+    assert rows == [{"name": "Ada"}]
+    assert "not-shown" not in repr((batch, place)) and dict(options)["aws_secret_access_key"] == "not-shown-anywhere"
+    assert _s3(dict(options))["access_key"] == "landing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_either_there_is_a_circle_or_every_source_stands_behind_those_before_it(
     circle = circle_in(after)
     if circle:
         assert circle[0] == circle[-1] and len(circle) > 1
-        assert all(later in after[earlier] for earlier, later in zip(circle, circle[1:], strict=False))
+        assert all(later in after[earlier] for earlier, later in itertools.pairwise(circle))
         return
     found = in_order(sorted(after), after)
     assert sorted(found) == sorted(after)

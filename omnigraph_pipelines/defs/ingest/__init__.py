@@ -29,7 +29,8 @@ def ingest(
     from omnigraph_pipelines.defs.ingest.sensor import new_batches
     from omnigraph_pipelines.defs.ingest.staging import staging_asset
 
-    assets, jobs, sensors = [], [], []
+    assets, jobs = [], []
+    sensors: list[dg.SensorDefinition] = []
     for source in file.settings.sources:
         names = Names(file.settings.graph, source, prefix)
         staging, commit = staging_asset(names, file, connections), commit_asset(names, file, connections)
@@ -43,4 +44,12 @@ def ingest(
         assets += [staging, commit]
         jobs.append(job)
         sensors.append(new_batches(names, job, file, connections, now_s=now_s))
+    if any(source.automation_condition is not None for source in file.settings.sources):
+        sensors.append(
+            dg.AutomationConditionSensorDefinition(
+                f"{prefix}automation_{file.settings.graph.name}",
+                target=dg.AssetSelection.assets(*assets),
+                default_status=dg.DefaultSensorStatus.RUNNING,
+            )
+        )
     return dg.Definitions(assets=assets, jobs=jobs, sensors=sensors)

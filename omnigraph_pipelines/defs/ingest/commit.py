@@ -16,6 +16,7 @@ from omnigraph_pipelines.batches import find_batch
 from omnigraph_pipelines.defs.ingest import handover, metadata
 from omnigraph_pipelines.defs.ingest.handover import HandOver
 from omnigraph_pipelines.defs.ingest.names import Names
+from omnigraph_pipelines.defs.ingest.passed_on import condition_of, freshness_of
 from omnigraph_pipelines.defs.ingest.waiting import noting_refusal
 from omnigraph_pipelines.failures import is_transient, rows_metadata, told_to_dagster
 from omnigraph_pipelines.graph_file import GraphFile
@@ -46,7 +47,9 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
         owners=list(source.owners),
         pool=names.graph.pool,
         required_resource_keys=connections.graph.required_keys | connections.spark.required_keys,
-        tags={"omnigraph/graph": names.graph.name, "omnigraph/branch": names.graph.branch},
+        tags={**source.tags, "omnigraph/graph": names.graph.name, "omnigraph/branch": names.graph.branch},
+        automation_condition=condition_of(source),
+        freshness_policy=freshness_of(source),
         description=(
             f"One commit of `{names.graph.name}` for each batch of `{source.name}`, over all of its types at once. "
             "A batch that the graph has already changes nothing."

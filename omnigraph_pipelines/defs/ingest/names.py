@@ -46,7 +46,7 @@ class Names:
 
     @property
     def group(self) -> str:
-        return f"{self.graph.name}_{self.source.name}"
+        return self.source.group_name or f"{self.graph.name}_{self.source.name}"
 
     @property
     def partitions(self) -> dg.DynamicPartitionsDefinition:
