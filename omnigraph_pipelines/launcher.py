@@ -3,15 +3,11 @@
 Dagster's launcher cannot: a run's process is watched by the code server that started it. Where both die together, as when a
 machine is switched off, the run would count as under way for ever, with its place in the pool. This one looks the process up,
 so that run monitoring ends such a run and repeats it. For code servers on this machine.
-
-Naming it in an instance file also makes backfills wait for a code location that does not load. Dagster takes these settings from
-the environment of the daemon only, and every process that reads the instance file imports this module.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from typing import Final
 
 import dagster as dg
@@ -21,14 +17,6 @@ from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from omnigraph_pipelines.processes import is_alive
-
-# Without them a backfill ends, and cancels its runs, when its assets are missing because their code location does not load.
-WAITS_FOR_CODE: Final = {
-    "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR": "1",
-    "DAGSTER_MAX_BACKFILL_RETRIES": "10000",
-}
-for _name, _value in WAITS_FOR_CODE.items():
-    os.environ.setdefault(_name, _value)
 
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
