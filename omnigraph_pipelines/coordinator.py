@@ -13,7 +13,10 @@ from typing import Final
 # The one place that needs a name which Dagster does not export.
 from dagster._core.run_coordinator import QueuedRunCoordinator
 
-WAITS_FOR_CODE: Final = {"DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR": "1", "DAGSTER_MAX_BACKFILL_RETRIES": "10000"}
+WAITS_FOR_CODE: Final = {
+    "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR": "1",
+    "DAGSTER_MAX_BACKFILL_RETRIES": "10000",
+}
 
 for _name, _value in WAITS_FOR_CODE.items():
     os.environ.setdefault(_name, _value)

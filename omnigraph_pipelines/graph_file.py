@@ -228,8 +228,8 @@ def _check_types(settings: Settings, catalog: Any, complaints: Complaints) -> No
             if declared is None:
                 complaints.add(here, _unknown_type(catalog, kind, name))
                 continue
-            if declared.name == "commit":
-                complaints.add(here, "a type called 'commit' has the name of the commit asset")
+            if declared.name in ("commit", "quarantine"):
+                complaints.add(here, f"a type called {declared.name!r} has the name of an asset of every source")
             writers.setdefault(declared.name, []).append((index, source, here))
         if source.format == "graph" and source.types is None:
             for declared in catalog.types():

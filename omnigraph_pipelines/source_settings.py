@@ -106,8 +106,6 @@ class SourceSettings(Part):
     """Seconds between two looks for new batches."""
     storage_options: dict[str, Text] = Field(default_factory=dict)
     """Connection of the landing place, where it is not that of the environment."""
-    batches_per_run: Annotated[int, Field(ge=1, le=100)] = 1
-    """Up to so many waiting batches share a run and a session; each is a partition and a commit of its own."""
     deps: tuple[str, ...] = ()
     """Assets that fill the landing place, each by its key with slashes."""
     group_name: Name | None = None

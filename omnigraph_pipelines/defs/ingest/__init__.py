@@ -25,7 +25,8 @@ def ingest(
     import dagster as dg
 
     from omnigraph_pipelines.defs.ingest.commit import commit_asset
-    from omnigraph_pipelines.defs.ingest.names import Names
+    from omnigraph_pipelines.defs.ingest.names import GRAPH_TAG, Names
+    from omnigraph_pipelines.defs.ingest.replay import replay_asset
     from omnigraph_pipelines.defs.ingest.sensor import new_batches
     from omnigraph_pipelines.defs.ingest.staging import staging_asset
 
@@ -43,6 +44,17 @@ def ingest(
         )
         assets += [staging, commit]
         jobs.append(job)
+        again = replay_asset(names, connections.graph)
+        assets.append(again)
+        jobs.append(
+            dg.define_asset_job(
+                names.replay_job,
+                selection=[names.quarantine],
+                tags={GRAPH_TAG: file.settings.graph.name},
+                description=f"Load what was left out of batches of {source.name} again.",
+                executor_def=dg.in_process_executor,
+            )
+        )
         sensors.append(new_batches(names, job, file, connections, now_s=now_s))
     if any(source.automation_condition is not None for source in file.settings.sources):
         sensors.append(

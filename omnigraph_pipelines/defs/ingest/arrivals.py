@@ -21,6 +21,7 @@ WAITING_ATTEMPTS_MAX: Final = 8  # of one batch that was refused for what it ref
 WAITING_S_MAX: Final = 6 * 3600.0  # since its first refusal; after that it counts as refused
 FIRST_PAUSE_S: Final = 60.0
 PAUSE_S_MAX: Final = 3600.0
+RETIRED_S: Final = 300.0  # without its batch a partition is kept for so long
 _FINGERPRINT_CHARS: Final = 16
 _NAMED_MAX: Final = 3
 
@@ -91,9 +92,15 @@ class Offer:
 
 @dataclass(frozen=True)
 class Decision:
+    """``complete``: batches that may be partitions. ``gone``: partitions to retire. ``missed``: since when a partition has no
+    batch, for the next tick."""
+
     offers: tuple[Offer, ...]
     seen: Mapping[str, Seen]
     said: str
+    complete: tuple[str, ...] = ()
+    gone: frozenset[str] = frozenset()
+    missed: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,8 @@ class Tick:
     has_marker: bool = False
     done: Mapping[str, str] | None = None
     held_up: str = ""
+    partitions: Sequence[str] = ()
+    missed: Mapping[str, float] = field(default_factory=dict)
     waits_in_line: bool = True
 
 
@@ -125,7 +134,18 @@ def decide(tick: Tick, fingerprint: Callable[[Batch], str], head: Callable[[], s
     look = _Look(tick, head)
     for batch in tick.batches:
         look.at(batch, fingerprint)
-    return Decision(tuple(look.offers), look.seen, look.said())
+    missed = _missed(tick)
+    gone = frozenset(key for key, since_s in missed.items() if tick.now_s - since_s >= RETIRED_S)
+    return Decision(tuple(look.offers), look.seen, look.said(), tuple(look.complete), gone, missed)
+
+
+def _missed(tick: Tick) -> dict[str, float]:
+    """Return the partitions without a batch, and since when. A landing place in which nothing is left may be one that is not
+    mounted: it retires no partition."""
+    here = {batch.key for batch in tick.batches} | set(tick.under_way)
+    if not tick.batches:
+        return {}
+    return {key: tick.missed.get(key, tick.now_s) for key in tick.partitions if key not in here}
 
 
 def pause(attempts: int) -> float:
@@ -144,6 +164,7 @@ class _Look:
             self._room = 0
         self.offers: list[Offer] = []
         self.seen: dict[str, Seen] = {}
+        self.complete: list[str] = []
         self._done = 0
         self._notes: dict[str, list[str]] = {}
 
@@ -158,6 +179,8 @@ class _Look:
         else:
             seen = Seen(batch.listing, self._tick.now_s, None if before is None else before.fingerprint)
         self.seen[key] = seen
+        if seen.is_settled or self._is_complete(batch, seen):
+            self.complete.append(key)
         if key in self._tick.under_way:
             self._note("under way", key)
         elif seen.is_settled:
@@ -254,15 +277,18 @@ class _Look:
 
 @dataclass(frozen=True)
 class Memory:
-    """What one tick leaves for the next: the batches of the source, and those of each source that comes before it."""
+    """What one tick leaves for the next: the batches of the source, those of each source that comes before it, and since when
+    a partition has no batch."""
 
     seen: Mapping[str, Seen] = field(default_factory=dict)
     before: Mapping[str, Mapping[str, Seen]] = field(default_factory=dict)
+    missed: Mapping[str, float] = field(default_factory=dict)
 
 
 def to_cursor(memory: Memory) -> str:
     before = {name: _to_plain(seen) for name, seen in sorted(memory.before.items())}
-    return json.dumps({"v": 2, "seen": _to_plain(memory.seen), "before": before}, separators=(",", ":"))
+    found = {"v": 2, "seen": _to_plain(memory.seen), "before": before, "missed": dict(sorted(memory.missed.items()))}
+    return json.dumps(found, separators=(",", ":"))
 
 
 def from_cursor(text: str | None) -> Memory:
@@ -271,9 +297,9 @@ def from_cursor(text: str | None) -> Memory:
         found = json.loads(text) if text else {}
         if found.get("v") != 2:
             return Memory(_from_plain(found))  # of the first release: batches alone
-        return Memory(
-            _from_plain(found["seen"]), {str(name): _from_plain(seen) for name, seen in found["before"].items()}
-        )
+        before = {str(name): _from_plain(seen) for name, seen in found["before"].items()}
+        missed = {str(key): float(since_s) for key, since_s in found.get("missed", {}).items()}
+        return Memory(_from_plain(found["seen"]), before, missed)
     except (ValueError, TypeError, AttributeError, LookupError):
         return Memory()
 

@@ -33,6 +33,14 @@ class Names:
         return dg.AssetKey([self.graph.name, self.source.name, "commit"])
 
     @property
+    def quarantine(self) -> dg.AssetKey:
+        return dg.AssetKey([self.graph.name, self.source.name, "quarantine"])
+
+    @property
+    def replay_job(self) -> str:
+        return f"{self.prefix}replay_quarantine_{self.source.name}"
+
+    @property
     def op(self) -> str:
         return f"{self.graph.name}__{self.source.name}"
 

@@ -7,7 +7,7 @@ Reads the landing places and Dagster's records. Opens the graph only while a bat
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
@@ -22,6 +22,7 @@ from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.resources import Connections
 
 Now = Callable[[], float]
+PARTITIONS_MAX: Final = 1000  # added or retired in one tick
 
 
 def new_batches(
@@ -70,8 +71,11 @@ def look(
         for one in file.settings.sources
         if one.name in source.after
     }
+    partitions = instance.get_dynamic_partitions(names.partitions.name or "")
     tick = Tick(
         batches=found,
+        partitions=partitions,
+        missed=memory.missed,
         seen=memory.seen,
         now_s=now_s,
         under_way=known.under_way,
@@ -113,7 +117,10 @@ def _result(
     before: Mapping[str, Mapping[str, Seen]],
 ) -> dg.SensorResult:
     known = set(context.instance.get_dynamic_partitions(names.partitions.name or ""))
-    fresh = [offer.batch for offer in decision.offers if offer.batch not in known]
+    fresh = [key for key in decision.complete if key not in known][:PARTITIONS_MAX]
+    gone = sorted(known & decision.gone)[:PARTITIONS_MAX]
+    changes: list[Any] = [names.partitions.build_add_request(fresh)] if fresh else []
+    changes += [names.partitions.build_delete_request(gone)] if gone else []
     return dg.SensorResult(
         run_requests=[
             dg.RunRequest(
@@ -123,7 +130,7 @@ def _result(
             )
             for offer in decision.offers
         ],
-        dynamic_partitions_requests=[names.partitions.build_add_request(fresh)] if fresh else [],
-        cursor=arrivals.to_cursor(Memory(decision.seen, before)),
+        dynamic_partitions_requests=changes,
+        cursor=arrivals.to_cursor(Memory(decision.seen, before, decision.missed)),
         skip_reason=None if decision.offers else decision.said,
     )

@@ -61,7 +61,7 @@ def staging_asset(names: Names, file: GraphFile, connections: Connections) -> dg
     def stage(context: dg.AssetExecutionContext) -> Iterator[Any]:
         with told_to_dagster(context):
             wait_for_turn(context, names)
-            work = Staging(context, names, file.settings.checks_of(source), tables, file.catalog)
+            work = Staging(context, names, file.settings.checks_of(source), tables, file)
             yield from work.run(connections)
 
     return stage
@@ -78,7 +78,6 @@ _NOT_CODE: Final = {
     "freshness",
     "automation_condition",
     "after",
-    "batches_per_run",
     "storage_options",
 }
 
@@ -118,7 +117,7 @@ class Staging:
     names: Names
     bounds: CheckSettings
     tables: Mapping[str, dg.AssetKey]
-    catalog: Any  # of the schema file
+    file: GraphFile
     clock: Callable[[], float] = time.monotonic
 
     def run(self, connections: Connections) -> Iterator[Any]:
@@ -136,7 +135,7 @@ class Staging:
                 yield from self._known(batch, fingerprint, key, known)
                 return
             with (
-                noting_refusal(graph, self.names, self.catalog, batch.key, fingerprint),
+                noting_refusal(graph, self.names, self.file, batch.key, fingerprint),
                 connections.spark.opened(resources) as spark,
             ):
                 yield from self._stage(graph, spark, batch, fingerprint, key, started)

@@ -18,9 +18,9 @@ KINDS: Final = (OPTIMIZE, COMPACTION, CLEANUP, RECONCILE)
 
 GRAPH_TAG: Final = "omnigraph/graph"
 UPKEEP_TAG: Final = "omnigraph/upkeep"
-NUMBERS_TAG: Final = "omnigraph/because"
 # The pages of the UI do not show tags with this prefix: they are for programs.
 BRANCH_TAG: Final = ".dagster/omnigraph.branch"
+NUMBERS_TAG: Final = ".dagster/omnigraph.because"
 # Of runs that wait for the branch's pool: what was interrupted goes before what is new.
 RECOVERY_PRIORITY: Final = "10"
 # Of steps in one run. What optimize replaces is garbage for the cleanup of the same night.
