@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-# The one place that needs a name which Dagster does not export.
+# This module and the launcher need names which Dagster does not export.
 from dagster._core.run_coordinator import QueuedRunCoordinator
 
 WAITS_FOR_CODE: Final = {
