@@ -16,6 +16,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph_pipelines import failures
+from omnigraph_pipelines.defs.ingest.arrivals import RETIRED_S
+from omnigraph_pipelines.quarantine import Quarantine
 from tests.pipelines.ingest_location import Location, checks, failure, materialized
 
 pytestmark = pytest.mark.timeout(600)  # on a busy machine Java alone may take most of the usual time to start
@@ -59,8 +61,19 @@ def test_a_batch_is_one_commit_over_all_its_tables_and_shows_its_numbers(locatio
     person, commit = found["people/crm/Person"], found["people/crm/commit"]
     assert (person["dagster/partition_row_count"], person["fragments"], person["files"]) == (2, 1, 3)
     assert person["bytes"] > 0 and person["seconds"] > 0
-    assert (commit["rows_inserted"], commit["rows of Person"], commit["dagster/row_count"]) == (4, 2, 4)
-    assert commit["requests"] > 0 and commit["bytes_written"] > 0 and commit["fragments"] == 3
+    assert next(iter(commit)) == "summary" and commit["summary"] == "4 inserted"
+    assert (commit["rows_inserted"], commit["dagster/partition_row_count"]) == (4, 4)
+    assert "| Person | 2 | 0 | 0 | 0 | 2 |" in commit["what_changed"] and commit["commit_id"] in commit["what_changed"]
+    (cost,) = commit["cost"].records
+    assert cost.data["requests"] > 0 and cost.data["written"] > 0 and commit["fragments"] == 3
+    plotted = {name for name, value in commit.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    assert not any("of " in name or name == "dagster/row_count" for name in plotted), (
+        "totals depend on what came before"
+    )
+    tags = location.instance.get_run_by_id(run.run_id)
+    assert tags is not None
+    shown = {name: value for name, value in tags.tags.items() if not name.startswith((".dagster/", "dagster/"))}
+    assert len(shown) <= 4 and all(len(value) <= 20 for value in shown.values()), shown
     assert {record.data["table"] for record in commit["versions"].records} == {
         "node:Person",
         "node:Company",
@@ -85,6 +98,8 @@ def test_the_same_batch_again_changes_nothing_and_a_changed_one_is_a_new_commit(
     again = location.run("crm", "b1")
     told = materialized(again)["people/crm/commit"]
     assert again.success and told["replayed"] and len(location.commits()) == 1
+    assert not any(name.startswith(("rows_", "dagster/partition")) for name in told), "a replay repeats no counts"
+    assert told["summary"].startswith("the graph had this batch already")
     (folder / "people.csv").write_text("full_name,age\nAda,37\n")
     (changed,) = location.arrive("crm")
     assert changed.success and materialized(changed)["people/crm/commit"]["rows_updated"] == 1
@@ -169,6 +184,8 @@ def test_bad_rows_within_the_bound_are_set_aside_and_shown(
     assert (told["rows_inserted"], told["rows_rejected"]) == (1, 1)
     (shown,) = told["rejected_rows"].records
     assert shown.data["code"] == "range" and "Old" in str(shown.data["record"])
+    assert told["quarantine"] == str(tmp_path / "people.omni.quarantine" / "crm" / "b1.jsonl")
+    assert "**1 rows were left out**" in told["what_changed"] and "| range | 1 |" in told["what_changed"]
     (line,) = Path(told["quarantine"]).read_text().splitlines()
     assert json.loads(line)["record"]["data"]["name"] == "Old"
 
@@ -336,9 +353,9 @@ def test_batches_go_from_an_object_store_into_a_graph_on_one(
     run = location.run("crm", "b1", only=[COMMIT])
     told = materialized(run)["people/crm/commit"]
     assert (told["rows_inserted"], told["rows_rejected"], told["replayed"]) == (1, 1, False)
-    ((name, aside),) = notes(location).items()
-    assert told["dagster/uri"] == s3_root and told["quarantine"] == f"{s3_root}/__notes/{name}"
-    assert json.loads(aside)["record"]["data"]["name"] == "Old"
+    [aside] = Quarantine(s3_root).entries()
+    assert told["dagster/uri"] == s3_root and told["quarantine"] == f"{s3_root}.quarantine/crm/b1.jsonl" == aside.path
+    assert json.loads(next(Quarantine(s3_root).lines(aside)))["record"]["data"]["name"] == "Old"
     again = location.run("crm", "b1")
     assert again.success and materialized(again)["people/crm/commit"]["replayed"]
     assert [one.state for one in plan_ingest(location.file, location.file.settings.sources)] == ["committed"]
@@ -423,6 +440,45 @@ def said(location: Location, sensor: str) -> str:
 
 def sources(after: bool) -> list[dict[str, Any]]:
     return [{name: value for name, value in one.items() if after or name != "after"} for one in ORDERED]
+
+
+def test_batches_are_partitions_from_when_they_are_seen_until_they_are_gone(location: Location) -> None:
+    def partitions() -> list[str]:
+        return sorted(location.instance.get_dynamic_partitions("people/crm"))
+
+    for name in ("a", "b", "c"):
+        location.land(name, people=f"{name},1")
+    location.land("half", ready=False, people="x,1")
+    location.tick("new_batches_crm")
+    assert partitions() == ["a", "b", "c"], "the ones that wait, and none that is still being written"
+    shutil.rmtree(location.folder / "landing" / "crm" / "b")
+    location.now_s = 10
+    location.tick("new_batches_crm")
+    assert partitions() == ["a", "b", "c"]
+    location.now_s = 10 + RETIRED_S
+    location.tick("new_batches_crm")
+    assert partitions() == ["a", "c"]
+    (location.folder / "landing").rename(location.folder / "away")
+    for seconds in (1, 2):
+        location.now_s += seconds * RETIRED_S
+        location.tick("new_batches_crm")
+    assert partitions() == ["a", "c"], "a landing place that is not mounted retires nothing"
+
+
+def test_the_job_loads_what_was_left_out_again(tmp_path: Path, instance: dg.DagsterInstance, lazy_spark: Any) -> None:
+    bounds = {"on_bad_row": "quarantine", "bad_rows_max": 5}
+    location = Location(tmp_path, instance, spark=lazy_spark, checks=bounds)
+    location.land("b1", people="Ada,36", jobs="Ada,Navy,x Ada,Lost,y")
+    told = materialized(location.run("crm", "b1"))["people/crm/commit"]
+    assert told["rows_rejected"] == 2 and '| `"Navy"` | 1 |' in told["what_changed"]
+    location.land("b2", people="Grace,85", companies="Navy")
+    assert location.run("crm", "b2").success
+    job = location.defs.resolve_job_def("replay_quarantine_crm")
+    for summary in ("1 rows of 1 files loaded, 1 left", "0 rows of 1 files loaded, 1 left"):
+        run = job.execute_in_process(instance=location.instance)
+        assert materialized(run)["people/crm/quarantine"]["summary"] == summary
+    with location.graph as graph:
+        assert graph.snapshot().count("WorksAt") == 1
 
 
 @pytest.fixture
