@@ -11,7 +11,17 @@ import pytest
 
 import omnigraph as og
 from omnigraph.testing.emulator import S3Emulator
-from omnigraph_pipelines.batches import Batch, check_complete, find_batch, find_batches, is_key, matches, options_of
+from omnigraph_pipelines.batches import (
+    Batch,
+    _unlisted,
+    check_complete,
+    find_batch,
+    find_batches,
+    is_key,
+    matches,
+    options_of,
+)
+from omnigraph_pipelines.defs.ingest.arrivals import Tick, decide
 from omnigraph_pipelines.settings import SourceSettings
 from omnigraph_pipelines.spark.sources import filesystem
 
@@ -201,3 +211,38 @@ def test_the_landing_place_has_a_connection_of_its_own(
     assert rows == [{"name": "Ada"}]
     assert "not-shown" not in repr((batch, place)) and dict(options)["aws_secret_access_key"] == "not-shown-anywhere"
     assert _s3(dict(options))["access_key"] == "landing"
+
+
+@pytest.mark.timeout(60)
+def test_a_folder_with_pipes_links_and_strange_names_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+    source = folders(tmp_path)
+    landing = tmp_path / "landing"
+    for name in ("pipe", "link", "loop", "strange", "good"):
+        (landing / name).mkdir(parents=True)
+        (landing / name / "people.csv").write_text("name\nAda\n")
+    os.mkfifo(landing / "pipe" / "people-2.csv")
+    (landing / "link" / "people-2.csv").symlink_to("/")
+    (landing / "loop" / "edges").symlink_to(landing / "loop")
+    with open(os.fsencode(landing / "strange") + b"/people-\xff.csv", "wb") as file:
+        file.write(b"name\nGrace\n")
+    os.mkdir(os.fsencode(landing) + b"/\xff")
+    found = {batch.key: batch for batch in find_batches(source)}
+    assert all(len(batch.fingerprint()) == 64 for batch in found.values())
+    check_complete(source, found["good"])
+    check_complete(source, found["loop"])
+    for name, said in (("pipe", "is no file"), ("strange", "not UTF-8")):
+        with pytest.raises(og.errors.InvalidInput, match=said) as refused:
+            check_complete(source, found[name])
+        refused.value.message.encode()
+    assert [one.name for one in found["link"].files] == ["people.csv"], "a link to a folder is none of its files"
+    assert not is_key("\udcff")
+    decision = decide(Tick([*found.values()], {}, 0.0), Batch.fingerprint)
+    decision.said.encode()
+    assert "cannot be a partition" in decision.said
+
+
+def test_wrong_credentials_of_the_landing_place_name_its_own_settings() -> None:
+    source = folders("s3://bucket")
+    error = _unlisted("s3://bucket/", "AWS Error ACCESS_DENIED during ListObjectsV2 operation", source)
+    assert isinstance(error, og.errors.StoreRefused) and "`storage_options` of source crm" in error.hint
+    assert isinstance(_unlisted("s3://bucket/", "curlCode: 7", source), og.errors.StoreUnavailable)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, Literal
 
-from omnigraph_pipelines.batches import Batch, is_key
+from omnigraph_pipelines.batches import Batch, is_key, shown
 from omnigraph_pipelines.settings import SETTLE_S
 
 REQUESTS_MAX: Final = 50  # of one tick; the rest waits for the next
@@ -259,7 +259,7 @@ class _Look:
             self._room = 0
 
     def _note(self, what: str, key: str) -> None:
-        self._notes.setdefault(what, []).append(key)
+        self._notes.setdefault(what, []).append(shown(key))
 
     def said(self) -> str:
         """Return one line with numbers: the first thing that an operator reads."""
