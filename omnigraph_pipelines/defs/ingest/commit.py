@@ -83,8 +83,9 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
             context.log.warning(warning)
         return dg.MaterializeResult(
             metadata={
-                **found,
+                "summary": found.pop("summary"),
                 "what_changed": dg.MetadataValue.md(changed),
+                **found,
                 **_told_of_batch(what, staged, receipt),
                 **({} if kept is None else {"quarantine": dg.MetadataValue.path(kept.entry.path)}),
                 "seconds": round(time.monotonic() - started, 3),

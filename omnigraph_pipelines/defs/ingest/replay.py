@@ -25,7 +25,8 @@ def replay_asset(names: Names, graph: Bound) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=names.quarantine,
-        group_name=names.group,
+        deps=[names.commit],
+        group_name=f"{names.graph.name}_quarantine",  # not beside the batches: "materialize all" there means batches
         kinds={"lance"},
         owners=list(source.owners),
         pool=names.graph.pool,
