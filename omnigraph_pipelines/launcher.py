@@ -9,7 +9,7 @@ it knows the run: one that was started anew does not, and its container took the
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 import dagster as dg
 
@@ -47,7 +47,7 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
 
     def _asked(self, run: dg.DagsterRun) -> CheckRunHealthResult:
         """Ask the code server that started the run."""
-        client = self._get_grpc_client_for_termination(run.run_id)
+        client: Any = self._get_grpc_client_for_termination(run.run_id)  # type: ignore[no-untyped-call]  # Dagster's
         if client is None:
             return CheckRunHealthResult(WorkerStatus.RUNNING, "its code server is not known")
         try:

@@ -24,6 +24,7 @@ from omnigraph_pipelines.spark.sources import Options, filesystem
 UNDER: Final = "replayed"
 TOP_MAX: Final = 10
 _NUMBER: Final = re.compile(r"(?P<batch>.+?)(?:\.(?P<number>[0-9]+))?\.jsonl\Z")
+_ENDS_IN_NUMBER: Final = re.compile(r"\.([0-9]+)\Z")
 _TRIES_MAX: Final = 10_000
 
 
@@ -107,8 +108,8 @@ class Quarantine:
         yield from data.splitlines()
 
     def _entry(self, source: str, batch: str, number: int, size: int) -> Entry:
-        # A dot in a batch's name is encoded, so that a number is told from it.
-        name = quote(batch, safe="").replace(".", "%2E")
+        # Of a batch whose name ends like a number of ours, the dot is encoded as well.
+        name = _ENDS_IN_NUMBER.sub(r"%2E\1", quote(batch, safe=""))
         suffix = f".{number}" if number > 1 else ""
         return Entry(source, batch, number, f"{self.uri}/{source}/{name}{suffix}.jsonl", size)
 

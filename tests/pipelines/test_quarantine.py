@@ -50,11 +50,13 @@ def test_a_file_has_the_batchs_name_and_is_never_replaced(folder: Path, any_root
     og.init(any_root, SCHEMA).close()
     kept = Quarantine(any_root)
     first = kept.keep("feed", "2026/a.b", left_out(any_root, ("a", "b")))
-    assert first.path == f"{any_root}.quarantine/feed/2026%2Fa%2Eb.jsonl"
+    assert first.path == f"{any_root}.quarantine/feed/2026%2Fa.b.jsonl"
     assert kept.keep("feed", "2026/a.b", left_out(any_root, ("a", "b"))) == first
     other = kept.keep("feed", "2026/a.b", left_out(any_root, ("c", "d"), ("c", "e")))
-    assert other.path.endswith("/2026%2Fa%2Eb.2.jsonl")
+    assert other.path.endswith("/2026%2Fa.b.2.jsonl")
     assert kept.entries() == [first, other] and kept.entries("crm") == []
+    numbered = kept.keep("crm", "x.2", left_out(any_root, ("a", "b")))
+    assert kept.entries("crm") == [numbered] and numbered.path.endswith("/x%2E2.jsonl") and numbered.number == 1
     assert b'"a"' in b"".join(kept.lines(first))
 
 

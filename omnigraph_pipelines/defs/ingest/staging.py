@@ -273,7 +273,10 @@ class Staging:
     def _results(
         self, what: HandOver, staged: "StagedBatch", report: "distributed.PartsReport", judged: list[Any], spark: Any
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        common = {**what.to_metadata(), **(spark.facts() if hasattr(spark, "facts") else {})}
+        facts: dict[str, Any] = dict(spark.facts()) if hasattr(spark, "facts") else {}
+        if "spark_ui" in facts:
+            facts["spark_ui"] = dg.MetadataValue.url(facts["spark_ui"])
+        common: dict[str, Any] = {**what.to_metadata(), **facts}
         if report.rejected:
             common |= {
                 "rows_rejected": report.rejected,
