@@ -10,12 +10,13 @@ import fnmatch
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import omnigraph as og
-from omnigraph_pipelines.settings import SourceSettings
+from omnigraph_pipelines.settings import SourceSettings, text_of
 
 KEY_BYTES_MAX: Final = 110  # with source and fingerprint it has to fit into an idempotency key
 _RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
@@ -31,6 +32,8 @@ class BatchFile:
     path: str
     size: int
     mark: str = field(repr=False, default="")
+    storage_options: tuple[tuple[str, str], ...] = field(repr=False, default=())
+    reason: str = ""  # why it cannot be read
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Batch:
         """Changes whenever a file of the batch does, and now and then when none did."""
         digest = hashlib.sha256()
         for one in self.files:
-            digest.update(f"{one.name}\0{one.size}\0{one.mark}\n".encode())
+            digest.update(_bytes(f"{one.name}\0{one.size}\0{one.mark}\n"))
         return digest.hexdigest()[:16]
 
     @property
@@ -62,8 +65,18 @@ class Batch:
         """What the batch is made of: names and contents, so that the same bytes are the same batch whenever they came."""
         digest = hashlib.sha256()
         for one in self.files:
-            digest.update(f"{one.name}\0{_content(one)}\n".encode())
+            digest.update(_bytes(f"{one.name}\0{_content(one)}\n"))
         return digest.hexdigest()
+
+
+def _bytes(name: str) -> bytes:
+    """Return a name as bytes, also one of a disk that is not UTF-8."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def shown(name: str) -> str:
+    """Return a name as a text that can be printed and stored, whatever bytes it has on the disk."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def find_batches(source: SourceSettings) -> list[Batch]:
@@ -83,6 +96,11 @@ def find_batch(source: SourceSettings, key: str) -> Batch:
         source=source.name,
         batch=key,
     )
+
+
+def options_of(source: SourceSettings) -> tuple[tuple[str, str], ...]:
+    """Return the connection of the landing place; what is named by a variable is read now."""
+    return tuple(sorted((name, text_of(value)) for name, value in source.storage_options.items()))
 
 
 def is_key(key: str) -> bool:
@@ -109,6 +127,14 @@ def check_complete(source: SourceSettings, batch: Batch) -> None:
             source=source.name,
             batch=batch.key,
         )
+    for one in batch.files:
+        if one.reason:
+            raise og.errors.InvalidInput(
+                f"batch {shown(batch.key)} of {source.name}: {shown(one.name)} {one.reason}",
+                hint="take it out of the batch, or put a file with its contents in its place",
+                source=source.name,
+                batch=shown(batch.key),
+            )
     for table in source.tables or ():
         if table.files is not None and not table.optional and not batch.matching(table.files):
             raise og.errors.InvalidInput(
@@ -205,7 +231,13 @@ def _files_below(folder: str) -> Iterator[BatchFile]:
 
 def _file(path: str, name: str) -> BatchFile:
     found = os.stat(path)
-    return BatchFile(name, path, found.st_size, f"{found.st_mtime_ns}/{found.st_ctime_ns}/{found.st_ino}")
+    reason = ""
+    if not stat.S_ISREG(found.st_mode):
+        reason = "is no file: a pipe, a device or a link to a folder is not read"
+    elif shown(path) != path:
+        reason = "has a name that is not UTF-8"
+    mark = f"{found.st_mtime_ns}/{found.st_ctime_ns}/{found.st_ino}"
+    return BatchFile(name, path, found.st_size, mark, reason=reason)
 
 
 # --- on an object store -------------------------------------------------------------------------------------------------------
@@ -221,7 +253,8 @@ def _remote(source: SourceSettings, only: str | None = None) -> Iterator[Batch]:
     above = _above(pattern)
     depth = pattern[len(above) :].count("/") + 1
     try:
-        store, _ = filesystem(f"{scheme}://{above}")
+        options = options_of(source)
+        store, _ = filesystem(f"{scheme}://{above}", options)
         if only is not None and not source.in_folders:
             infos = [store.get_file_info(above + only)]
         else:
@@ -229,7 +262,7 @@ def _remote(source: SourceSettings, only: str | None = None) -> Iterator[Batch]:
             infos = store.get_file_info(fs.FileSelector(below_here, recursive=True, allow_not_found=True))
     except OSError as error:
         reason = " ".join(str(error).split())[:200]
-        raise og.errors.StoreUnavailable(f"{scheme}://{above} cannot be listed: {reason}") from error
+        raise _unlisted(f"{scheme}://{above}", reason, source) from error
     groups: dict[str, list[BatchFile]] = {}
     for info in infos:
         if info.type != fs.FileType.File:
@@ -240,20 +273,33 @@ def _remote(source: SourceSettings, only: str | None = None) -> Iterator[Batch]:
             continue
         if not matches(key, pattern[len(above) :]):
             continue
-        one = BatchFile(inner or below[-1], f"{scheme}://{info.path}", int(info.size or 0), str(info.mtime_ns))
+        path, size = f"{scheme}://{info.path}", int(info.size or 0)
+        one = BatchFile(inner or below[-1], path, size, str(info.mtime_ns), options)
         groups.setdefault(key, []).append(one)
     for key, files in groups.items():
         path = f"{scheme}://{above}{key}"
         yield _batch(source, key, path, files) if source.in_folders else Batch(key, path, tuple(files))
 
 
+def _unlisted(where: str, reason: str, source: SourceSettings) -> og.errors.OmnigraphError:
+    """Return the error for a landing place that cannot be listed: refused, or out of reach."""
+    if any(word in reason for word in ("ACCESS_DENIED", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch")):
+        return og.errors.StoreRefused(
+            f"{where} cannot be listed: {reason}",
+            hint=f"check `storage_options` of source {source.name}, or the AWS_ variables if it has none, and its rights",
+        )
+    return og.errors.StoreUnavailable(f"{where} cannot be listed: {reason}")
+
+
 # --- contents -----------------------------------------------------------------------------------------------------------------
 
 
 def _content(one: BatchFile) -> str:
-    """The hash of a file's bytes; the store's own tag and the size for an object."""
+    """Return the hash of a file's bytes; the store's own tag and the size for an object."""
+    if one.reason:
+        return one.reason  # opening a pipe would wait for ever; the batch is refused for it
     if "://" in one.path:
-        return f"{_etag(one.path)}/{one.size}"
+        return f"{_etag(one)}/{one.size}"
     try:
         with open(one.path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -263,10 +309,10 @@ def _content(one: BatchFile) -> str:
         ) from error
 
 
-def _etag(path: str) -> str:
+def _etag(one: BatchFile) -> str:
     from omnigraph_pipelines.spark.sources import filesystem
 
-    store, within = filesystem(path)
+    store, within = filesystem(one.path, one.storage_options)
     try:
         with store.open_input_stream(within) as stream:
             known = {_plain(name).lower(): _plain(value) for name, value in stream.metadata().items()}
@@ -278,7 +324,7 @@ def _etag(path: str) -> str:
             return digest.hexdigest()
     except OSError as error:
         reason = " ".join(str(error).split())[:200]
-        raise og.errors.StoreUnavailable(f"{path} cannot be read: {reason}", path=path) from error
+        raise og.errors.StoreUnavailable(f"{one.path} cannot be read: {reason}", path=one.path) from error
 
 
 def _plain(text: Any) -> str:

@@ -20,6 +20,11 @@ FIRST_DELAY_S: Final = 5.0
 DELAY_MAX_S: Final = 300.0
 ERROR_TAG: Final = "omnigraph/error"  # on the run: the code, to filter by
 PERMANENT_TAG: Final = "omnigraph/permanent"  # "true" where the same run cannot succeed
+# Hidden from the pages of the UI, and read by the sensors.
+JUDGED_AT_TAG: Final = (
+    ".dagster/omnigraph.judged_at"  # the head that a refused batch was judged against, if it may fit later
+)
+BECAUSE_TAG: Final = ".dagster/omnigraph.because"
 _TEXT_MAX: Final = 2000
 _ROWS_MAX: Final = 20
 
@@ -113,6 +118,38 @@ def _cell(value: Any) -> str | int | float | bool:
 
 
 def _mark(context: Any, error: og.errors.OmnigraphError, *, permanent: bool) -> None:
-    context.instance.add_run_tags(
-        context.run.run_id, {ERROR_TAG: error.code, PERMANENT_TAG: "true" if permanent else "false"}
-    )
+    found = {ERROR_TAG: error.code, PERMANENT_TAG: "true" if permanent else "false", BECAUSE_TAG: in_short(error)}
+    judged_at = error.facts.get("judged_at")
+    if permanent and isinstance(judged_at, str):
+        found[JUDGED_AT_TAG] = judged_at
+    context.instance.add_run_tags(context.run.run_id, found)
+
+
+def in_short(error: og.errors.OmnigraphError) -> str:
+    """Return a refusal in a few words: how many complaints of which kinds, or the code of the error."""
+    codes = sorted({str(one.get("code", "")) for one in error.facts.get("violations") or () if one.get("code")})
+    total = error.facts.get("total")
+    return f"{total:,} {', '.join(codes)}" if codes and isinstance(total, int) else error.code
+
+
+# Complaints that later commits, or a later schema, may do away with.
+_OF_ENDPOINTS: Final = frozenset({"missing-endpoint"})
+_OF_SCHEMA: Final = frozenset({"unknown-type", "unknown-property"})
+
+
+def may_fit_later(error: og.errors.OmnigraphError, catalog: Any) -> bool:
+    """Return whether a batch was refused only for nodes that the graph does not hold yet, or for types and properties
+    that the schema file declares and the graph does not have yet. Judged by the complaints that the error carries."""
+    violations = list(error.facts.get("violations") or ())
+    return bool(violations) and all(_is_awaited(one, catalog) for one in violations)
+
+
+def _is_awaited(violation: Mapping[str, Any], catalog: Any) -> bool:
+    code = violation.get("code")
+    if code in _OF_ENDPOINTS:
+        return True
+    name = str(violation.get("table_key") or violation.get("type") or "").rpartition(":")[2]
+    declared = catalog.find_node(name) or catalog.find_edge(name) if code in _OF_SCHEMA and name else None
+    if declared is None or code == "unknown-type":
+        return declared is not None
+    return violation.get("property") in {one.name for one in declared.properties}

@@ -6,25 +6,24 @@ sources. Opens no graph and no store, so that a code location loads whatever is 
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 import omnigraph as og
+from omnigraph_pipelines.complaints import Complaints, Path_, Problem, meant, refused, sentences
+from omnigraph_pipelines.order import circle_in
 from omnigraph_pipelines.settings import Settings, SourceSettings, absolute
 
 GRAPH_FILE_VARIABLE: Final = "OMNIGRAPH_GRAPH_FILE"
 _BYTES_MAX: Final = 4 << 20  # thousands of sources; more is not a graph file
 _VALUES_MAX: Final = 500_000  # with what anchors stand for
-_SHOWN_MAX: Final = 20
 
-Path_ = tuple[str | int, ...]
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C where PyYAML was built with it
 
 
@@ -69,9 +68,14 @@ def load_graph_file(path: str | Path | None = None) -> GraphFile:
     return _checked(values, places, where.parent, where)
 
 
-def check_settings(values: Mapping[str, Any], folder: Path, origin: Path | None = None) -> GraphFile:
-    """The same for settings that were read elsewhere; paths are relative to ``folder``."""
-    return _checked(dict(values), {}, folder, origin)
+def check_settings(
+    values: Mapping[str, Any],
+    folder: Path,
+    origin: Path | None = None,
+    places: Mapping[Path_, tuple[int, int]] | None = None,
+) -> GraphFile:
+    """The same for settings that were read elsewhere; paths are relative to ``folder``. ``places``: where each value stands."""
+    return _checked(dict(values), places or {}, folder, origin)
 
 
 def _text(file: Path) -> str:
@@ -97,36 +101,36 @@ def _parse(text: str, where: Path) -> tuple[Any, dict[Path_, tuple[int, int]]]:
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        raise _refused([_Problem(where, _at(error), f"not YAML: {error.problem or error.context}")]) from error
+        raise refused([Problem(where, _at(error), f"not YAML: {error.problem or error.context}")]) from error
     except yaml.YAMLError as error:
-        raise _refused([_Problem(where, (1, 1), f"not YAML: {' '.join(str(error).split())[:200]}")]) from error
+        raise refused([Problem(where, (1, 1), f"not YAML: {' '.join(str(error).split())[:200]}")]) from error
     if root is None:
-        raise _refused([_Problem(where, (1, 1), "the file is empty")])
+        raise refused([Problem(where, (1, 1), "the file is empty")])
     places: dict[Path_, tuple[int, int]] = {}
-    problems: list[_Problem] = []
+    problems: list[Problem] = []
     _walk(root, (), places, problems, where, frozenset())
     if problems:
-        raise _refused(problems)
+        raise refused(problems)
     try:
         return yaml.SafeLoader("").construct_document(root), places
     except yaml.MarkedYAMLError as error:
-        raise _refused([_Problem(where, _at(error), f"not a plain value: {error.problem}")]) from error
+        raise refused([Problem(where, _at(error), f"not a plain value: {error.problem}")]) from error
 
 
 def _walk(
     node: yaml.Node,
     path: Path_,
     places: dict[Path_, tuple[int, int]],
-    problems: list[_Problem],
+    problems: list[Problem],
     where: Path,
     above: frozenset[int],
 ) -> None:
     if id(node) in above:
-        problems.append(_Problem(where, _mark(node), "an anchor contains itself"))
+        problems.append(Problem(where, _mark(node), "an anchor contains itself"))
         return
     if len(places) > _VALUES_MAX:
         if not problems:
-            problems.append(_Problem(where, _mark(node), f"the file has more than {_VALUES_MAX} values"))
+            problems.append(Problem(where, _mark(node), f"the file has more than {_VALUES_MAX} values"))
         return
     above = above | {id(node)}
     places.setdefault(path, _mark(node))
@@ -135,10 +139,10 @@ def _walk(
         for key, value in node.value:
             name = str(key.value)
             if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
-                problems.append(_Problem(where, _mark(key), "keys are plain names"))
+                problems.append(Problem(where, _mark(key), "keys are plain names"))
                 continue
             if name in seen:
-                problems.append(_Problem(where, _mark(key), f"{name!r} is said twice"))
+                problems.append(Problem(where, _mark(key), f"{name!r} is said twice"))
             seen.add(name)
             places[(*path, name)] = _mark(key)
             _walk(value, (*path, name), places, problems, where, above)
@@ -156,86 +160,32 @@ def _mark(node: yaml.Node) -> tuple[int, int]:
     return node.start_mark.line + 1, node.start_mark.column + 1
 
 
-# --- complaints -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Problem:
-    where: Path | None
-    place: tuple[int, int] | None
-    said: str
-    path: str = ""
-
-    def __str__(self) -> str:
-        at = "" if self.where is None else str(self.where)
-        if self.place is not None:
-            at += f":{self.place[0]}:{self.place[1]}"
-        return ": ".join(one for one in (at, self.path, self.said) if one)
-
-    def to_dict(self) -> dict[str, Any]:
-        line, column = self.place or (None, None)
-        return {"message": str(self), "line": line, "column": column, "path": self.path}
-
-
-def _refused(problems: Sequence[_Problem]) -> og.errors.InvalidInput:
-    ordered = sorted(problems, key=lambda one: one.place or (0, 0))
-    more = f" (and {len(ordered) - 1} more)" if len(ordered) > 1 else ""
-    first = ordered[0]
-    return og.errors.InvalidInput(
-        f"{first}{more}",
-        hint="correct the graph file; `omnigraph-pipelines validate` lists every problem",
-        file=None if first.where is None else str(first.where),
-        line=None if first.place is None else first.place[0],
-        problems=[one.to_dict() for one in ordered[:_SHOWN_MAX]],
-        total=len(ordered),
-    )
-
-
-class _Complaints:
-    def __init__(self, places: Mapping[Path_, tuple[int, int]], where: Path | None) -> None:
-        self._places = places
-        self._where = where
-        self.found: list[_Problem] = []
-
-    def add(self, path: Path_, said: str) -> None:
-        at = path
-        while at and at not in self._places:
-            at = at[:-1]
-        self.found.append(_Problem(self._where, self._places.get(at), said, _dotted(path)))
-
-
-def _dotted(path: Path_) -> str:
-    text = ""
-    for one in path:
-        text += f"[{one}]" if isinstance(one, int) else f".{one}" if text else one
-    return text
-
-
 # --- checks ---------------------------------------------------------------------------------------------------------------
 
 
 def _checked(values: Any, places: Mapping[Path_, tuple[int, int]], folder: Path, where: Path | None) -> GraphFile:
-    complaints = _Complaints(places, where)
+    complaints = Complaints(places, where)
     if not isinstance(values, dict):
         complaints.add((), "a graph file is a mapping with 'graph' and 'sources'")
-        raise _refused(complaints.found)
+        raise refused(complaints.found)
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        for path, said in _said(error, values):
+        for path, said in sentences(error, values):
             complaints.add(path, said)
-        raise _refused(complaints.found) from None
+        raise refused(complaints.found) from None
     settings = settings.based_on(folder)
     catalog = _catalog(settings, complaints)
     _check_names(settings, complaints)
+    _check_order(settings, complaints)
     if catalog is not None:
         _check_types(settings, catalog, complaints)
     if complaints.found:
-        raise _refused(complaints.found)
+        raise refused(complaints.found)
     return GraphFile(settings, catalog, where)
 
 
-def _catalog(settings: Settings, complaints: _Complaints) -> Any:
+def _catalog(settings: Settings, complaints: Complaints) -> Any:
     path, file = ("graph", "schema"), Path(settings.graph.schema_file)
     try:
         return og.parse_schema(_text(file))
@@ -244,7 +194,7 @@ def _catalog(settings: Settings, complaints: _Complaints) -> Any:
     return None
 
 
-def _check_names(settings: Settings, complaints: _Complaints) -> None:
+def _check_names(settings: Settings, complaints: Complaints) -> None:
     seen: set[str] = set()
     for index, source in enumerate(settings.sources):
         if source.name in seen:
@@ -254,7 +204,22 @@ def _check_names(settings: Settings, complaints: _Complaints) -> None:
         seen.add(source.name)
 
 
-def _check_types(settings: Settings, catalog: Any, complaints: _Complaints) -> None:
+def _check_order(settings: Settings, complaints: Complaints) -> None:
+    """Check that ``after`` names other sources of this file, and that no source waits for itself."""
+    known = {source.name for source in settings.sources}
+    after: dict[str, tuple[str, ...]] = {}
+    for index, source in enumerate(settings.sources):
+        for number, name in enumerate(source.after):
+            if name not in known:
+                complaints.add(("sources", index, "after", number), f"no source is called {name!r}{meant(name, known)}")
+        after[source.name] = tuple(name for name in source.after if name in known)
+    circle = circle_in(after)
+    if circle:
+        index = [source.name for source in settings.sources].index(circle[0])
+        complaints.add(("sources", index, "after"), f"sources wait for one another: {' after '.join(circle)}")
+
+
+def _check_types(settings: Settings, catalog: Any, complaints: Complaints) -> None:
     writers: dict[str, list[tuple[int, SourceSettings, Path_]]] = {}
     for index, source in enumerate(settings.sources):
         for path, kind, name in _named(source):
@@ -263,8 +228,8 @@ def _check_types(settings: Settings, catalog: Any, complaints: _Complaints) -> N
             if declared is None:
                 complaints.add(here, _unknown_type(catalog, kind, name))
                 continue
-            if declared.name == "commit":
-                complaints.add(here, "a type called 'commit' has the name of the commit asset")
+            if declared.name in ("commit", "quarantine"):
+                complaints.add(here, f"a type called {declared.name!r} has the name of an asset of every source")
             writers.setdefault(declared.name, []).append((index, source, here))
         if source.format == "graph" and source.types is None:
             for declared in catalog.types():
@@ -297,87 +262,22 @@ def _declared(catalog: Any, kind: str | None, name: str) -> Any:
 def _unknown_type(catalog: Any, kind: str | None, name: str) -> str:
     known = [declared.name for declared in catalog.types() if kind is None or declared.table_key.startswith(f"{kind}:")]
     what = f"{kind} type" if kind else "type"
-    return f"the schema has no {what} {name!r}{_meant(name, known)}"
+    return f"the schema has no {what} {name!r}{meant(name, known)}"
 
 
-def _check_columns(table: Any, catalog: Any, path: Path_, complaints: _Complaints) -> None:
+def _check_columns(table: Any, catalog: Any, path: Path_, complaints: Complaints) -> None:
     declared = _declared(catalog, "node" if table.node is not None else "edge", table.type)
     if declared is None:
         return
     known = {"id", *(_property_names(declared))} | ({"from", "to"} if table.edge is not None else set())
     for name in table.columns:
         if name not in known:
-            complaints.add((*path, "columns", name), f"{declared.name} has no property {name!r}{_meant(name, known)}")
+            complaints.add((*path, "columns", name), f"{declared.name} has no property {name!r}{meant(name, known)}")
 
 
 def _property_names(declared: Any) -> list[str]:
     properties = declared.properties
     return list(properties) if isinstance(properties, Mapping) else [one.name for one in properties]
-
-
-# --- pydantic's words to ours ---------------------------------------------------------------------------------------------
-
-
-def _said(error: ValidationError, values: Any) -> Iterator[tuple[Path_, str]]:
-    for one in error.errors(include_url=False):
-        path = _real(one["loc"], values)
-        if one["type"] == "extra_forbidden":
-            yield path, f"unknown key {path[-1]!r}{_meant(str(path[-1]), _keys(path[:-1]))}"
-        elif one["type"] == "missing":
-            missing = str(one["loc"][-1])
-            yield path if path and path[-1] != missing else path[:-1], f"{missing!r} is missing"
-        elif one["type"] == "value_error":
-            yield path, str(one["ctx"]["error"])
-        else:
-            shown = repr(one["input"])
-            yield path, f"{one['msg'][0].lower()}{one['msg'][1:]}, got {shown[:80]}"
-
-
-def _real(location: tuple[int | str, ...], values: Any) -> Path_:
-    """A place in the file: pydantic puts names of union members between."""
-    path: list[str | int] = []
-    at = values
-    for one in location:
-        if isinstance(at, Mapping) and one in at:
-            at = at[one]
-        elif isinstance(at, list | tuple) and isinstance(one, int) and one < len(at):
-            at = at[one]
-        else:
-            continue
-        path.append(one)
-    return tuple(path)
-
-
-def _keys(path: Path_) -> list[str]:
-    """The keys that a part of the file may have."""
-    kind: Any = Settings
-    for one in path:
-        if isinstance(one, int):
-            continue
-        fields = {f.alias or name: f for name, f in kind.model_fields.items()} if _is_part(kind) else {}
-        if one not in fields:
-            return []
-        kind = _part_in(fields[one].annotation)
-    return [f.alias or name for name, f in kind.model_fields.items()] if _is_part(kind) else []
-
-
-def _is_part(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def _part_in(annotation: Any) -> Any:
-    if _is_part(annotation):
-        return annotation
-    for one in getattr(annotation, "__args__", ()):
-        found = _part_in(one)
-        if found is not None:
-            return found
-    return None
-
-
-def _meant(name: str, known: Any) -> str:
-    close = difflib.get_close_matches(name, [str(one) for one in known], n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 __all__ = ["GRAPH_FILE_VARIABLE", "GraphFile", "absolute", "check_settings", "find_graph_file", "load_graph_file"]

@@ -2,22 +2,27 @@
 
 Dagster's launcher cannot: a run's process is watched by the code server that started it. Where both die together, as when a
 machine is switched off, the run would count as under way for ever, with its place in the pool. This one looks the process up,
-so that run monitoring ends such a run and repeats it. For code servers on this machine.
+so that run monitoring ends such a run and repeats it. A code server on another machine, or in another container, is asked whether
+it knows the run: one that was started anew does not, and its container took the run's process with it.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 import dagster as dg
 
-# The one place that needs names which Dagster does not export.
+# This module and the coordinator need names which Dagster does not export.
+from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionResult
+from dagster_shared.serdes import deserialize_value
 
 from omnigraph_pipelines.processes import is_alive
 
+ASKED_S: Final = 10
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -29,9 +34,9 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        """Never says that a run is dead without having looked: whatever cannot be seen from here counts as running."""
+        """Return FAILED only for a run that was looked for: what cannot be seen from here counts as running."""
         if not is_here(run):
-            return CheckRunHealthResult(WorkerStatus.RUNNING, "on another machine")
+            return self._asked(run)
         told = self._worker(run.run_id)
         if told is None:
             return CheckRunHealthResult(WorkerStatus.RUNNING, "its process is not known")
@@ -39,6 +44,19 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
         if is_alive(pid, told_s):
             return CheckRunHealthResult(WorkerStatus.RUNNING, f"process {pid}")
         return CheckRunHealthResult(WorkerStatus.FAILED, f"process {pid} is gone")
+
+    def _asked(self, run: dg.DagsterRun) -> CheckRunHealthResult:
+        """Ask the code server that started the run."""
+        client: Any = self._get_grpc_client_for_termination(run.run_id)  # type: ignore[no-untyped-call]  # Dagster's
+        if client is None:
+            return CheckRunHealthResult(WorkerStatus.RUNNING, "its code server is not known")
+        try:
+            answer = client.can_cancel_execution(CanCancelExecutionRequest(run_id=run.run_id), timeout=ASKED_S)
+        except DagsterUserCodeUnreachableError:
+            return CheckRunHealthResult(WorkerStatus.RUNNING, "its code server does not answer")
+        if deserialize_value(answer, CanCancelExecutionResult).can_cancel:
+            return CheckRunHealthResult(WorkerStatus.RUNNING, "its code server works on it")
+        return CheckRunHealthResult(WorkerStatus.FAILED, "its code server was started anew and does not know it")
 
     def _worker(self, run_id: str) -> tuple[int, float] | None:
         """The process that told last that it works on the run, and when it did."""

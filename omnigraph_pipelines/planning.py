@@ -6,21 +6,25 @@ Reads the landing places and the history of the graph. Knows neither Dagster nor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import omnigraph as og
 from omnigraph_pipelines.batches import Batch, check_complete, find_batches, is_key
 from omnigraph_pipelines.graph_file import GraphFile
+from omnigraph_pipelines.order import in_order
+from omnigraph_pipelines.refusals import Refusal, refusals
 from omnigraph_pipelines.settings import SourceSettings, text_of
 from omnigraph_pipelines.settled import batch_name, unchanging
 
-State = Literal["new", "changed", "committed", "incomplete"]
+State = Literal["new", "changed", "committed", "incomplete", "waiting", "refused"]
 
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """One batch. ``committed``: a commit carries its present contents, or they changed nothing; ``changed``: one carries earlier contents."""
+    """One batch. ``committed``: a commit carries its present contents, or they changed nothing; ``changed``: one carries earlier
+    contents. ``refused``: a run refused these contents; ``waiting``: only for what the graph did not hold then. ``after``: sources
+    before this one that are not done."""
 
     source: str
     batch: str
@@ -30,13 +34,19 @@ class PlannedBatch:
     fingerprint: str | None = None
     commit_id: str | None = None
     reason: str | None = None
+    after: tuple[str, ...] = ()
 
     @property
     def is_due(self) -> bool:
-        return self.state in ("new", "changed")
+        return self.state in ("new", "changed", "waiting", "refused")
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether the sources after this one wait for the batch. A refused one needs a person."""
+        return self.state in ("new", "changed", "waiting")
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value is not None}
+        return {name: value for name, value in vars(self).items() if value is not None and value != ()}
 
 
 def choose(file: GraphFile, names: Iterable[str] | None) -> list[SourceSettings]:
@@ -52,9 +62,41 @@ def choose(file: GraphFile, names: Iterable[str] | None) -> list[SourceSettings]
 
 
 def plan_ingest(file: GraphFile, sources: Iterable[SourceSettings]) -> list[PlannedBatch]:
-    """Every batch of these sources, oldest key first within each."""
+    """Return every batch of these sources: sources behind those they come after, oldest key first within each."""
     history = _History.of(file)
-    return [_planned(source, batch, history) for source in sources for batch in find_batches(source)]
+    wanted = {source.name: source for source in sources}
+    after = {source.name: source.after for source in file.settings.sources}
+    known = {source.name: source for source in file.settings.sources}
+    before = [name for source in wanted.values() for name in source.after]
+    planned = {
+        name: [_planned(known[name], batch, history) for batch in find_batches(known[name])]
+        for name in in_order([*wanted, *before], after)
+    }
+    found = []
+    for name, source in ((name, wanted[name]) for name in planned if name in wanted):
+        open_ = tuple(one for one in source.after if any(batch.holds_up for batch in planned[one]))
+        found += [replace(batch, after=open_) if batch.is_due else batch for batch in planned[name]]
+    return found
+
+
+def summary(source: str, planned: Iterable[PlannedBatch]) -> dict[str, Any]:
+    """Return how far one source is: counts by state, and the batches that need something, with the reason of each."""
+    mine = [one for one in planned if one.source == source]
+    names = {"committed": "done", "new": "due", "changed": "changed"}
+    counts: dict[str, int] = {}
+    for one in mine:
+        what = names.get(one.state, one.state)
+        counts[what] = counts.get(what, 0) + 1
+    found: dict[str, Any] = {
+        "source": source,
+        "counts": counts,
+        "after": sorted({name for one in mine for name in one.after}),
+    }
+    for state in ("waiting", "refused", "incomplete"):
+        batches = [{"batch": one.batch, "reason": one.reason or ""} for one in mine if one.state == state]
+        if batches:
+            found[state] = batches
+    return found
 
 
 def _planned(source: SourceSettings, batch: Batch, history: _History) -> PlannedBatch:
@@ -74,6 +116,11 @@ def _planned(source: SourceSettings, batch: Batch, history: _History) -> Planned
         return PlannedBatch(source.name, batch.key, "committed", *size, known[fingerprint])
     if fingerprint in unchanging_:
         return PlannedBatch(source.name, batch.key, "committed", *size, reason="it changed nothing")
+    refusal = history.refusals.get((source.name, batch.key, fingerprint))
+    if refusal is not None:
+        return PlannedBatch(
+            source.name, batch.key, "waiting" if refusal.is_waiting else "refused", *size, reason=refusal.reason
+        )
     return PlannedBatch(source.name, batch.key, "changed" if known or unchanging_ else "new", *size)
 
 
@@ -84,6 +131,7 @@ class _History:
 
     commits: Mapping[str, Mapping[str, str]]
     unchanging: Mapping[tuple[str, str], set[str]]
+    refusals: Mapping[tuple[str, str, str], Refusal]
 
     @staticmethod
     def of(file: GraphFile) -> _History:
@@ -93,11 +141,12 @@ class _History:
         try:
             with og.open(text_of(graph.uri), read_only=True, storage_options=options or None) as opened:
                 commits, nothing_changed = opened.commits(graph.branch), unchanging(opened)
+                refused = refusals(opened)
         except og.errors.NotFound:
-            return _History({}, {})
+            return _History({}, {}, {})
         found: dict[str, dict[str, str]] = {}
         for commit in commits:
             batch, slash, fingerprint = (commit.idempotency_key or "").rpartition("/")
             if slash:
                 found.setdefault(batch, {}).setdefault(fingerprint, commit.id)
-        return _History(found, nothing_changed)
+        return _History(found, nothing_changed, refused)

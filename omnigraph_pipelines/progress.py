@@ -39,17 +39,23 @@ class Lines:
 def line(event: Any) -> str:
     """One event in words: where it is, how much is done, how long it may take."""
     said = [f"{event.operation}, {event.phase}:" if event.operation else f"{event.phase}:"]
-    of = "" if event.total is None else f" of {event.total:,}"
+    # A total is an estimate where rows are not counted before: one that was passed says nothing any more.
+    is_passed = event.total is not None and event.done > event.total
+    of = "" if event.total is None or is_passed else f" of {event.total:,}"
     said.append(f"{event.done:,}{of} {event.unit}")
     if event.bytes:
-        of = "" if event.bytes_total is None else f" of {event.bytes_total / 1e6:,.1f}"
+        of = (
+            ""
+            if event.bytes_total is None or event.bytes > event.bytes_total
+            else f" of {event.bytes_total / 1e6:,.1f}"
+        )
         said.append(f"({event.bytes / 1e6:,.1f}{of} MB)")
     if event.subject:
         said.append(f"at {event.subject}")
     said.append(f"after {event.elapsed_s:.0f} s")
     if event.state != "running":
         said.append(event.state)
-    elif event.remaining_s is not None:
+    elif event.remaining_s is not None and not is_passed:
         said.append(f"about {event.remaining_s:.0f} s to go")
     return " ".join(said)
 

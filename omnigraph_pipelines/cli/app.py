@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 import omnigraph as og
 from omnigraph_pipelines import planning
+from omnigraph_pipelines.cli import quarantine
+from omnigraph_pipelines.cli.telling import File, Json, answer, failed, out, say
+from omnigraph_pipelines.cluster import warnings_of
 from omnigraph_pipelines.graph_file import GraphFile, load_graph_file
 
-SCHEMA_VERSION = 1
 EXIT_USAGE = 2
+EXIT_PROBLEMS = 3
 EXIT_INTERRUPTED = 130
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -29,11 +28,8 @@ app = typer.Typer(
     context_settings=_SETTINGS,
 )
 
-File = Annotated[
-    Path | None,
-    typer.Argument(help="The graph file. Left out: OMNIGRAPH_GRAPH_FILE, else graph.yaml here.", show_default=False),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+app.add_typer(quarantine.app)
+
 Sources = Annotated[
     list[str] | None, typer.Option("--source", "-s", help="Only this source; may be repeated.", show_default=False)
 ]
@@ -47,14 +43,14 @@ def run(argv: Sequence[str]) -> int:
     except typer.Exit as left:
         return int(left.exit_code)
     except KeyboardInterrupt:
-        _say("interrupted: what was staged and not committed is taken back by the next cleanup")
+        say("interrupted: what was staged and not committed is taken back by the next cleanup")
         return EXIT_INTERRUPTED
     except og.errors.OmnigraphError as error:
-        return _failed(error, as_json="--json" in argv)
+        return failed(error, as_json="--json" in argv)
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer keeps the class of its complaints to itself
             raise
-        _say(f"error[usage]: {error.format_message()}\nhint: run `omnigraph-pipelines --help`")
+        say(f"error[usage]: {error.format_message()}\nhint: run `omnigraph-pipelines --help`")
         return EXIT_USAGE
 
 
@@ -66,19 +62,41 @@ def validate(file: File = None, as_json: Json = False) -> None:
         {"source": source.name, "batches": source.batches, "types": list(found.types_of(source))}
         for source in found.settings.sources
     ]
-    result = {
+    result: dict[str, Any] = {
         "file": str(found.path),
         "graph": found.settings.graph.name,
         "types": sum(1 for _ in found.catalog.types()),
         "sources": sources,
+        "warnings": warnings_of(found.settings),
     }
+    for one in result["warnings"]:
+        say(f"warning: {one}")
 
     def show() -> None:
-        _out(f"{found.path}: good; graph {result['graph']}, {result['types']} types")
+        out(f"{found.path}: good; graph {result['graph']}, {result['types']} types")
         for one in sources:
-            _out(f"  source {one['source']}: {', '.join(one['types'])} from {one['batches']}")
+            out(f"  source {one['source']}: {', '.join(one['types'])} from {one['batches']}")
 
-    _answer(result, show, as_json=as_json)
+    answer(result, show, as_json=as_json)
+
+
+@app.command()
+def doctor(file: File = None, as_json: Json = False) -> None:
+    """Check what a graph file needs: the store of the graph, each landing place, Spark. Changes nothing."""
+    from omnigraph_pipelines.cli.doctor import findings
+
+    found = findings(load_graph_file(file))
+    bad = [one for one in found if one["state"] == "problem"]
+
+    def show() -> None:
+        for one in found:
+            out(f"{one['state']:<8}  {one['what']}: {one['said']}")
+            if one.get("hint"):
+                out(f"          hint: {one['hint']}")
+
+    answer({"findings": found, "problems": len(bad)}, show, as_json=as_json)
+    if bad:
+        raise typer.Exit(EXIT_PROBLEMS)
 
 
 @app.command()
@@ -96,6 +114,8 @@ def plan(
         "due": due,
         "committed": sum(one.state == "committed" for one in planned),
         "incomplete": sum(one.state == "incomplete" for one in planned),
+        "waiting": sum(one.state == "waiting" for one in planned),
+        "refused": sum(one.state == "refused" for one in planned),
         "batches": [one.to_dict() for one in planned if every or one.state != "committed"],
     }
 
@@ -103,10 +123,31 @@ def plan(
         for one in planned:
             if every or one.state != "committed":
                 what = one.reason or one.commit_id or f"{one.files} files, {one.bytes:,} bytes"
-                _out(f"{one.state:<10}  {one.source}/{one.batch}  {what}")
-        _out(f"{due} to ingest, {result['committed']} committed, {result['incomplete']} incomplete")
+                behind = f"  after {', '.join(one.after)}" if one.after else ""
+                out(f"{one.state:<10}  {one.source}/{one.batch}  {what}{behind}")
+        out(f"{due} to ingest, {result['committed']} committed, {result['incomplete']} incomplete{_of_refused(result)}")
 
-    _answer(result, show, as_json=as_json)
+    answer(result, show, as_json=as_json)
+
+
+@app.command()
+def status(file: File = None, source: Sources = None, as_json: Json = False) -> None:
+    """Show how far each source is: batches done, due, waiting, refused and incomplete, with reasons. Changes nothing."""
+    found = load_graph_file(file)
+    chosen = planning.choose(found, source)
+    planned = planning.plan_ingest(found, chosen)
+    result = {"sources": [planning.summary(one.name, planned) for one in chosen]}
+
+    def show() -> None:
+        for one in result["sources"]:
+            counts = ", ".join(f"{count} {what}" for what, count in one["counts"].items())
+            behind = f"; waits for {', '.join(one['after'])}" if one["after"] else ""
+            out(f"{one['source']}: {counts or 'no batches'}{behind}")
+            for what in ("waiting", "refused", "incomplete"):
+                for batch in one.get(what, ()):
+                    out(f"  {what:<10}  {batch['batch']}  {batch['reason']}")
+
+    answer(result, show, as_json=as_json)
 
 
 @app.command(name="run")
@@ -141,49 +182,33 @@ def run_batches(
             )
         planned = [one for one in planned if one.batch in batch]
     todo = [one for one in planned if one.is_due or ((force or batch) and one.state != "incomplete")]
-    _say(_target(found, len(todo)))
+    if not batch:
+        todo = _without_held_up(todo, {one.name for one in chosen})
+    say(_target(found, len(todo)))
     done: list[Mapping[str, Any]] = []
     result = {"batches": done}
-    for told in run_planned(found, todo, force=force, say=_say):
+    for told in run_planned(found, todo, force=force, say=say):
         done.append(told)
         if not as_json:
-            _out(
+            out(
                 f"{told['source']}/{told['batch']}  commit {told['commit_id']}  {told['rows']}  {told['seconds']:.1f} s"
             )
-    _answer(result, lambda: _out(f"{len(done)} ingested"), as_json=as_json)
+    answer(result, lambda: out(f"{len(done)} ingested"), as_json=as_json)
+
+
+def _of_refused(result: Mapping[str, Any]) -> str:
+    """Return the counts of refused batches, which are among those to ingest, for the last line of a plan."""
+    parts = [f"{result[what]} {what}" for what in ("waiting", "refused") if result[what]]
+    return f"; {', '.join(parts)}" if parts else ""
+
+
+def _without_held_up(todo: Sequence[planning.PlannedBatch], chosen: set[str]) -> list[planning.PlannedBatch]:
+    """Leave out batches of a source that comes after one which is not done and is not ingested now; say which."""
+    held = {one.source: sorted(set(one.after) - chosen) for one in todo if set(one.after) - chosen}
+    for name, before in held.items():
+        say(f"{name} comes after {', '.join(before)}, which has batches to ingest: add -s {' -s '.join(before)}")
+    return [one for one in todo if one.source not in held]
 
 
 def _target(file: GraphFile, count: int) -> str:
     return f"{count} batches into {file.settings.graph.name} ({file.settings.graph.uri}), branch {file.settings.graph.branch}"
-
-
-# --- telling --------------------------------------------------------------------------------------------------------------
-
-
-def _answer(result: Mapping[str, Any], show: Callable[[], None], *, as_json: bool) -> None:
-    if as_json:
-        _out(json.dumps({"schema_version": SCHEMA_VERSION, "ok": True, "result": result}, indent=2))
-    else:
-        show()
-
-
-def _failed(error: og.errors.OmnigraphError, *, as_json: bool) -> int:
-    if as_json:
-        _out(
-            json.dumps({"schema_version": SCHEMA_VERSION, "ok": False, "error": error.to_dict()}, indent=2, default=str)
-        )
-    problems = error.facts.get("problems") or [{"message": error.message}]
-    for one in problems:
-        _say(f"error[{error.code}]: {one['message']}")
-    _say(f"hint: {error.hint}")
-    return int(error.exit_code)
-
-
-def _out(text: str) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")

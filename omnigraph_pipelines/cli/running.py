@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
@@ -19,7 +20,7 @@ from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.planning import PlannedBatch
 from omnigraph_pipelines.processes import me
 
-_QUIET = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}  # a refusal is printed once, by the command
 
 
 WAIT_MAX_S: Final = 600.0
@@ -37,7 +38,10 @@ def run_planned(
     if not batches:
         return
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
-    logging.getLogger("dagster").setLevel(logging.WARNING)
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    # Of other packages, about one another, in this process and in the workers that it starts.
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
     definitions = build_definitions(file)
     resources: Mapping[str, Any] = definitions.resources or {}
     sources = {source.name: source for source in file.settings.sources}
@@ -102,7 +106,7 @@ def _told(run: Any, names: Names, one: PlannedBatch) -> Mapping[str, Any]:
     rows = {
         name.removeprefix("rows_"): found[name].value
         for name in ("rows_inserted", "rows_updated", "rows_deleted", "rows_unchanged", "rows_rejected")
-        if found[name].value
+        if name in found and found[name].value
     }
     seconds = float(said["seconds"]) + float(said["staging_seconds"])
     told = ", ".join(f"{count} {what}" for what, count in rows.items()) or "no rows"

@@ -3,26 +3,34 @@
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from omnigraph_pipelines.components.attributes import Part, Parts, check, connections
+from omnigraph_pipelines.components.attributes import Attribute, Attributes, check, connections, model_of
+from omnigraph_pipelines.components.scaffold import IngestScaffolder
+from omnigraph_pipelines.defs.alerts import alerts
 from omnigraph_pipelines.defs.ingest import ingest
 
 
+@dg.scaffold_with(IngestScaffolder)
 class OmniGraphIngestComponent(dg.Component, dg.Model, dg.Resolvable):
     """Brings batches of files into a graph, each as one commit.
 
-    Attributes are the parts of a graph file; paths are seen from the folder of this YAML.
+    Attributes are the parts of a graph file; paths are relative to the folder of this YAML.
     """
 
-    graph: Part = Field(description="name, uri and schema of the graph, as in a graph file.")
-    sources: Parts = Field(description="Where batches arrive and what is in them, as in a graph file.")
-    checks: Part | None = Field(default=None, description="When a batch is good enough.")
-    backpressure: Part | None = Field(default=None, description="When writes warn, slow down and fail.")
-    spark: Part | None = Field(default=None, description="master or remote, and settings.")
+    graph: Attribute = Field(description="Which graph.")
+    sources: Attributes = Field(description="Where batches arrive and what is in them.")
+    checks: Attribute = Field(default=None, description="When a batch is good enough.")
+    backpressure: Attribute = Field(default=None, description="When writes warn, slow down and fail.")
+    spark: Attribute = Field(default=None, description="master or remote, and settings.")
+    alerts: Attribute = Field(default=None, description="Where runs that failed for good are reported; adds a sensor.")
     prefix: str = Field(default="", description="Begins the names of jobs and sensors: two graphs in one project.")
     graph_resource: str | None = Field(default=None, description="Key of an OmniGraphResource of the project.")
     spark_resource: str | None = Field(default=None, description="Key of a Spark resource of the project.")
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        return model_of(cls, super().model())
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
@@ -32,12 +40,11 @@ class OmniGraphIngestComponent(dg.Component, dg.Model, dg.Resolvable):
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        values: dict[str, Any] = {
-            "graph": self.graph,
-            "sources": self.sources,
-            "checks": self.checks,
-            "backpressure": self.backpressure,
-            "spark": self.spark,
-        }
+        names = ("graph", "sources", "checks", "backpressure", "spark", "alerts")
+        values: dict[str, Any] = {name: getattr(self, name) for name in names}
         file = check(context, values)
-        return ingest(file, connections(file, self.graph_resource, self.spark_resource), prefix=self.prefix)
+        bound = connections(file, self.graph_resource, self.spark_resource)
+        made = ingest(file, bound, prefix=self.prefix)
+        if self.alerts is None:
+            return made
+        return dg.Definitions.merge(made, alerts(file, bound, prefix=self.prefix))

@@ -35,7 +35,7 @@ def batches(part: Part) -> Iterator[pa.RecordBatch]:
     """The rows of a split of a CSV, Parquet or ORC file."""
     place = part.place
     with told(place):
-        store, path = filesystem(place.path)
+        store, path = filesystem(place.path, place.storage_options)
         if place.format == "csv":
             yield from _csv(part)
             return
@@ -57,7 +57,7 @@ def batches(part: Part) -> Iterator[pa.RecordBatch]:
 def schema_of(place: Place) -> pa.Schema | None:
     """The columns of a file, where they are told without reading rows."""
     with told(place):
-        store, path = filesystem(place.path)
+        store, path = filesystem(place.path, place.storage_options)
         if place.format == "csv":
             return pa.schema([(name, pa.utf8()) for name in _header(place)])
         if place.format in ("json", "ndjson"):
@@ -88,7 +88,7 @@ def check_place(task: Any, type: str, place: Place, columns: Mapping[str, str]) 
 
 def text_stream(part: Part) -> IO[bytes]:
     """The bytes of the lines that belong to a split."""
-    store, path = filesystem(part.place.path)
+    store, path = filesystem(part.place.path, part.place.storage_options)
     if part.start is None:
         raw: Any = store.open_input_file(path)
         head = raw.read(2)

@@ -35,6 +35,9 @@ _LINES_TRIED: Final = 10_000  # for a line break outside quotes; without one the
 # Guesses for planning only: how many tasks, never how many rows.
 _ROW_BYTES: Final = {"csv": 60, "json": 120, "ndjson": 120}
 
+Options = tuple[tuple[str, str], ...]
+"""Connection of a store, by the names that the graph's own options have."""
+
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -54,6 +57,7 @@ class Files:
     paths: Paths
     format: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Options = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Records:
     """Files of the engine's own format, nodes and edges mixed."""
 
     paths: Paths
+    storage_options: Options = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ class Place:
     path: str
     size: int
     format: str
+    storage_options: Options = field(default=(), repr=False)
 
     @property
     def name(self) -> str:
@@ -91,7 +97,7 @@ class Part:
 # --- finding files ------------------------------------------------------------------------------------------------------
 
 
-def find(paths: Paths, format: str | None = None) -> list[Place]:
+def find(paths: Paths, format: str | None = None, storage_options: Options = ()) -> list[Place]:
     """The files that paths name, in a fixed order. A folder stands for the data files directly in it."""
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if format is not None and format not in FORMATS:
@@ -99,7 +105,9 @@ def find(paths: Paths, format: str | None = None) -> list[Place]:
     found: list[Place] = []
     for one in listed:
         text = os.fspath(one)
-        places = [Place(path, size, format or _format(path)) for path, size in _list(text)]
+        places = [
+            Place(path, size, format or _format(path), storage_options) for path, size in _list(text, storage_options)
+        ]
         if not places:
             raise og.errors.NotFound(f"no such file: {text[:200]}", path=text)
         found += places
@@ -117,33 +125,46 @@ def _format(path: str) -> str:
     )
 
 
-def filesystem(path: str) -> tuple[Any, str]:
-    """The filesystem of a URI, and the path within it. Endpoint and credentials come from the environment."""
+def filesystem(path: str, storage_options: Options = ()) -> tuple[Any, str]:
+    """Return the filesystem of a URI, and the path within it. What the options leave out comes from the environment."""
     from pyarrow import fs
 
     parts = urlsplit(path)
     if "://" not in path or parts.scheme == "file":
         return fs.LocalFileSystem(), unquote(parts.path) if parts.scheme == "file" else path
     if parts.scheme in ("s3", "s3a"):
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        options: dict[str, Any] = {}
-        if endpoint:
-            where = urlsplit(endpoint)
-            options = {"endpoint_override": where.netloc, "scheme": where.scheme or "https"}
-        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        if region:
-            options["region"] = region
-        return fs.S3FileSystem(**options), f"{parts.netloc}{parts.path}"
+        return fs.S3FileSystem(**_s3(dict(storage_options))), f"{parts.netloc}{parts.path}"
     found, rest = fs.FileSystem.from_uri(path)
     return found, rest
 
 
-def _list(text: str) -> list[tuple[str, int]]:
+_OF_S3: Final = {
+    "access_key": ("aws_access_key_id", "access_key_id"),
+    "secret_key": ("aws_secret_access_key", "secret_access_key"),
+    "session_token": ("aws_session_token", "session_token"),
+    "region": ("aws_region", "region", "aws_default_region"),
+    "endpoint": ("aws_endpoint", "endpoint", "endpoint_url", "aws_endpoint_url"),
+}
+
+
+def _s3(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of an S3 filesystem. Keys of one account are never mixed with those of another."""
+    options = {name.lower(): value for name, value in given.items()}
+    found = {ours: next((options[one] for one in theirs if one in options), None) for ours, theirs in _OF_S3.items()}
+    endpoint = found.pop("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    found["region"] = found["region"] or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if endpoint:
+        where = urlsplit(endpoint)
+        found |= {"endpoint_override": where.netloc, "scheme": where.scheme or "https"}
+    return {name: value for name, value in found.items() if value}
+
+
+def _list(text: str, storage_options: Options = ()) -> list[tuple[str, int]]:
     if "://" not in text or text.startswith("file://"):
         return _list_local(unquote(urlsplit(text).path) if text.startswith("file://") else text)
     from pyarrow import fs
 
-    store, path = filesystem(text)
+    store, path = filesystem(text, storage_options)
     scheme = text.partition("://")[0]
     if "*" in path or "?" in path:
         folder = path.split("*")[0].split("?")[0].rpartition("/")[0]
@@ -194,7 +215,7 @@ def cut(place: Place, *, records: bool = False) -> list[Part]:
 
 
 def _groups(place: Place) -> list[Part]:
-    store, path = filesystem(place.path)
+    store, path = filesystem(place.path, place.storage_options)
     try:
         with store.open_input_file(path) as stream:
             if place.format == "orc":
@@ -216,7 +237,7 @@ def _groups(place: Place) -> list[Part]:
 def _outside_quotes(place: Place) -> list[int]:
     """Bounds for ranges of a CSV file, each at the start of a line that is no quoted line break: the quotes before it are
     even in number. Reads the file once."""
-    store, path = filesystem(place.path)
+    store, path = filesystem(place.path, place.storage_options)
     bounds, quotes, at = [0], 0, 0
     with store.open_input_stream(path) as stream:
         while at < place.size:

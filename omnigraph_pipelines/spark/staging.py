@@ -374,14 +374,14 @@ class _Plan:
         self.work.append(given.frame.mapInArrow(run, ANSWER))
 
     def _files(self, name: str, given: Files) -> None:
-        places = find(given.paths, given.format)
+        places = find(given.paths, given.format, given.storage_options)
         for place in places[:1] if len({place.format for place in places}) == 1 else places:
             reading.check_place(self._task, name, place, given.columns)
         run = partial(counted, self._count, partial(stage_files, self._task, name, dict(given.columns)))
         self.work.append(tasks(self._spark, run, self._share_out(places)))
 
     def _records(self, given: Records) -> None:
-        places = find(given.paths, "ndjson")
+        places = find(given.paths, "ndjson", given.storage_options)
         run = partial(counted, self._count, partial(stage_records, self._task))
         self.work.append(tasks(self._spark, run, self._share_out(places, records=True)))
 

@@ -110,7 +110,7 @@ def test_bad_rows_that_are_quarantined_are_seen_beside_the_commit(site: Site) ->
     ("page", "words"),
     [
         (f"/locations/{LOCATION}/asset-groups/social_crm/lineage", ("Person", "Follows", "commit")),
-        ("/assets/social/crm/commit?view=overview", ("commit_id", "rows of Person", "idempotency_key")),
+        ("/assets/social/crm/commit?view=overview", ("summary", "commit_id", "rows_inserted", "idempotency_key")),
         ("/automation", ("new_batches_crm", "version_backlog", "nightly_optimize", "run_failures")),
     ],
     ids=["asset graph", "a commit", "automation"],
@@ -154,7 +154,7 @@ def test_killed_while_it_publishes_every_batch_is_there_once(site: Site) -> None
     site.drop_crm("crash", ("finn", 1), ("gus", 2))
     site.until(lambda: list((Path(site.uri) / "__recovery").glob("*.json")), what="a write was left behind")
     site.until(
-        lambda: [run for run in site.runs(source="crm") if run["tags"].get("omnigraph/batch") == "crash"],
+        lambda: [run for run in site.runs(source="crm") if run["tags"].get("dagster/partition") == "crash"],
         what="the run is seen",
     )
     site.kill()
@@ -163,7 +163,10 @@ def test_killed_while_it_publishes_every_batch_is_there_once(site: Site) -> None
     site.start()
     site.until(lambda: {"finn", "gus"} <= site.names(), what="the batch is in the graph")
     site.until(lambda: not list((Path(site.uri) / "__recovery").glob("*.json")), what="the interrupted write has ended")
-    site.until(lambda: site.ended("SUCCESS", source="crm", batch="crash"), what="a run of the batch has ended well")
+    site.until(
+        lambda: [one for one in site.ended("SUCCESS", source="crm") if one["tags"]["dagster/partition"] == "crash"],
+        what="a run of the batch has ended well",
+    )
     site.until(lambda: site.slots_taken() == 0, what="the places in the pools are free")
     keys = [one.idempotency_key.split("/")[1] for one in site.commits()]
     assert keys.count("crash") == 1

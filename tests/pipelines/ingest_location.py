@@ -101,11 +101,16 @@ class Location:
             last_run_key=None,
             repository_name=None,
             repository_def=self.repository,
+            resources=self.repository.get_top_level_resources(),
         ) as context:
             result = self.repository.get_sensor_def(sensor).evaluate_tick(context)
         self.cursors[sensor] = result.cursor
         for request in result.dynamic_partitions_requests or ():
-            self.instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)
+            if isinstance(request, dg.DeleteDynamicPartitionsRequest):
+                for key in request.partition_keys:
+                    self.instance.delete_dynamic_partition(request.partitions_def_name, key)
+            else:
+                self.instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)
         return result
 
     def run(

@@ -10,8 +10,20 @@ import boto3
 import pytest
 
 import omnigraph as og
-from omnigraph_pipelines.batches import Batch, check_complete, find_batch, find_batches, is_key, matches
+from omnigraph.testing.emulator import S3Emulator
+from omnigraph_pipelines.batches import (
+    Batch,
+    _unlisted,
+    check_complete,
+    find_batch,
+    find_batches,
+    is_key,
+    matches,
+    options_of,
+)
+from omnigraph_pipelines.defs.ingest.arrivals import Tick, decide
 from omnigraph_pipelines.settings import SourceSettings
+from omnigraph_pipelines.spark.sources import filesystem
 
 TABLES = [{"node": "Person", "files": "people*.csv"}, {"edge": "Follows", "files": "edges/*.csv", "optional": True}]
 
@@ -161,3 +173,76 @@ def test_a_store_that_does_not_answer_is_told_as_such(monkeypatch: pytest.Monkey
 
 def test_a_batch_tells_its_size() -> None:
     assert Batch("b", "b", ()).bytes == 0
+
+
+def test_the_landing_place_has_a_connection_of_its_own(
+    s3_emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from omnigraph_pipelines.spark import reading
+    from omnigraph_pipelines.spark.sources import _s3, cut, find
+
+    s3_emulator.create_bucket("landing-of-another-account")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LANDING_SECRET", "not-shown-anywhere")
+    given = {
+        "endpoint": s3_emulator.endpoint,
+        "aws_access_key_id": "landing",
+        "aws_secret_access_key": {"env": "LANDING_SECRET"},
+        "region": "us-east-1",
+    }
+    source = SourceSettings.model_validate(
+        {
+            "name": "crm",
+            "batches": "s3://landing-of-another-account/crm/*/",
+            "mode": "merge",
+            "tables": [{"node": "Person", "files": "people.csv"}],
+            "storage_options": given,
+        }
+    )
+    options = options_of(source)
+    store, _ = filesystem("s3://landing-of-another-account/crm", options)
+    with store.open_output_stream("landing-of-another-account/crm/b1/people.csv") as out:
+        out.write(b"name\nAda\n")
+    (batch,) = find_batches(source)
+    assert batch.key == "b1" and len(batch.fingerprint()) == 64
+    (place,) = find([one.path for one in batch.files], None, options)
+    rows = [row for part in cut(place) for one in reading.batches(part) for row in one.to_pylist()]
+    assert rows == [{"name": "Ada"}]
+    assert "not-shown" not in repr((batch, place)) and dict(options)["aws_secret_access_key"] == "not-shown-anywhere"
+    assert _s3(dict(options))["access_key"] == "landing"
+
+
+@pytest.mark.timeout(60)
+def test_a_folder_with_pipes_links_and_strange_names_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+    source = folders(tmp_path)
+    landing = tmp_path / "landing"
+    for name in ("pipe", "link", "loop", "strange", "good"):
+        (landing / name).mkdir(parents=True)
+        (landing / name / "people.csv").write_text("name\nAda\n")
+    os.mkfifo(landing / "pipe" / "people-2.csv")
+    (landing / "link" / "people-2.csv").symlink_to("/")
+    (landing / "loop" / "edges").symlink_to(landing / "loop")
+    with open(os.fsencode(landing / "strange") + b"/people-\xff.csv", "wb") as file:
+        file.write(b"name\nGrace\n")
+    os.mkdir(os.fsencode(landing) + b"/\xff")
+    found = {batch.key: batch for batch in find_batches(source)}
+    assert all(len(batch.fingerprint()) == 64 for batch in found.values())
+    check_complete(source, found["good"])
+    check_complete(source, found["loop"])
+    for name, said in (("pipe", "is no file"), ("strange", "not UTF-8")):
+        with pytest.raises(og.errors.InvalidInput, match=said) as refused:
+            check_complete(source, found[name])
+        refused.value.message.encode()
+    assert [one.name for one in found["link"].files] == ["people.csv"], "a link to a folder is none of its files"
+    assert not is_key("\udcff")
+    decision = decide(Tick([*found.values()], {}, 0.0), Batch.fingerprint)
+    decision.said.encode()
+    assert "cannot be a partition" in decision.said
+
+
+def test_wrong_credentials_of_the_landing_place_name_its_own_settings() -> None:
+    source = folders("s3://bucket")
+    error = _unlisted("s3://bucket/", "AWS Error ACCESS_DENIED during ListObjectsV2 operation", source)
+    assert isinstance(error, og.errors.StoreRefused) and "`storage_options` of source crm" in error.hint
+    assert isinstance(_unlisted("s3://bucket/", "curlCode: 7", source), og.errors.StoreUnavailable)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
+from dagster.components.scaffold.scaffold import NoParams, ScaffoldRequest, get_scaffolder
+from pydantic import ValidationError
 
 import omnigraph as og
+from omnigraph_pipelines.components import OmniGraphIngestComponent, OmniGraphUpkeepComponent
 from omnigraph_pipelines.components.attributes import check
 
 REPOSITORY = Path(__file__).parents[2]
@@ -131,6 +137,162 @@ def test_attributes_are_checked_as_strictly_as_a_graph_file(tmp_path: Path) -> N
         check(context, {"graph": graph, "upkeep": {"clenup": {}}})
     with pytest.raises(og.errors.InvalidInput, match="'schema' is missing"):
         check(context, {"graph": {"name": "one", "uri": "x"}})
+
+
+# --- the schema of the attributes ---------------------------------------------------------------------------------------
+
+
+def attributes(**changed: Any) -> dict[str, Any]:
+    table = {"node": "Person", "files": "people*.csv"}
+    source = {"name": "crm", "batches": "landing/*/", "mode": "merge", "tables": [table]}
+    found = {"graph": {"name": "one", "uri": "one.omni", "schema": "people.pg"}, "sources": [source]}
+    return {**found, **changed}
+
+
+def complaints(values: dict[str, Any], component: Any = OmniGraphIngestComponent) -> list[str]:
+    """The places that a check of the YAML names, with the model that ``dg check yaml`` and editors have."""
+    try:
+        component.model().model_validate(values)
+    except ValidationError as error:
+        return [".".join(str(one) for one in found["loc"]) for found in error.errors()]
+    return []
+
+
+def source(**changed: Any) -> dict[str, Any]:
+    found: dict[str, Any] = attributes()["sources"][0]
+    return attributes(sources=[{**found, **changed}])
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        (source(tables=[{"node": "Person", "fils": "x"}]), "sources.0.tables.0.fils"),
+        (source(mode="merg"), "sources.0.mode"),
+        (source(interval_s="20"), "sources.0.interval_s"),
+        (source(interval_s=1), "sources.0.interval_s"),
+        (source(after=[7]), "sources.0.after.0"),
+        (source(freshness={"fail_after": "soon"}), "sources.0.freshness.fail_after"),
+        (attributes(graph={"name": "one", "uri": "x"}), "graph.schema"),
+        (attributes(checks={"bad_rows": 1}), "checks.bad_rows"),
+    ],
+)
+def test_a_wrong_key_or_value_is_found_in_the_yaml_at_its_place(values: dict[str, Any], place: str) -> None:
+    found = complaints(values)
+    assert found and all(one.startswith(place) for one in found), found
+    schema = json.dumps(OmniGraphIngestComponent.model().model_json_schema())
+    for part in ("TableSettings", "SourceSettings", "GraphSettings", "CheckSettings", "SparkSettings", "AlertSettings"):
+        assert f'"anyOf": [{{"$ref": "#/$defs/{part}' not in schema, "a choice hides the line of what is in it"
+
+
+def test_every_setting_is_described_where_an_editor_looks() -> None:
+    for component in (OmniGraphIngestComponent, OmniGraphUpkeepComponent):
+        schema = component.model().model_json_schema()
+        for part in (schema, *schema["$defs"].values()):
+            for name, field in part.get("properties", {}).items():
+                referred = schema["$defs"].get(field.get("$ref", "").rpartition("/")[2], {})
+                assert field.get("description") or referred.get("description"), f"{part.get('title')}.{name}"
+
+
+def test_a_template_may_stand_for_any_value_and_keeps_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY_ID", "123456789")
+    monkeypatch.setenv("SECONDS", "30")
+    values = source(
+        interval_s="{{ env.SECONDS | int }}",
+        description="every {{ env.SECONDS }} seconds",
+        owners=["{{ 'ada@example.com' }}"],
+    )
+    values["graph"]["storage_options"] = {"aws_access_key_id": "{{ env.KEY_ID }}", "aws_secret_access_key": "987654321"}
+    values["graph"]["actor"] = "42"
+    loaded, file = load(tmp_path, values)
+    found = file.settings.sources[0]
+    assert (found.interval_s, found.description, found.owners) == (30, "every 30 seconds", ("ada@example.com",))
+    assert file.settings.graph.storage_options == {
+        "aws_access_key_id": "123456789",
+        "aws_secret_access_key": "987654321",
+    }
+    assert file.settings.graph.actor == "42" and loaded is not None
+
+
+def test_no_error_prints_the_value_of_a_storage_option(tmp_path: Path) -> None:
+    for hidden in ({"key": 123456789}, {"key": ["123456789"]}, 123456789):
+        with pytest.raises(og.errors.InvalidInput) as refused:
+            check(Folder(tmp_path), {**attributes(), "graph": {**attributes()["graph"], "storage_options": hidden}})
+        assert "123456789" not in f"{refused.value.message}{refused.value.hint}{refused.value.facts}"
+        assert "storage_options" in refused.value.message
+
+
+def load(folder: Path, values: dict[str, Any]) -> tuple[dg.Definitions, Any]:
+    """The component of a YAML with these attributes, loaded as Dagster does."""
+    (folder / "people.pg").write_text(PG)
+    (folder / "defs.yaml").write_text(yaml.safe_dump({"type": "x", "attributes": values}, sort_keys=False))
+    component = OmniGraphIngestComponent.resolve_from_yaml(yaml.safe_dump(values, sort_keys=False))
+    context: Any = Folder(folder)
+    names = ("graph", "sources", "checks", "alerts")
+    return component.build_defs(context), check(context, {name: getattr(component, name) for name in names})
+
+
+def test_what_only_loading_finds_has_its_line_too(tmp_path: Path) -> None:
+    values = source(tables=[{"node": "Persn", "files": "x"}])
+    with pytest.raises(og.errors.InvalidInput) as refused:
+        load(tmp_path, values)
+    lines = yaml.safe_dump(values, sort_keys=False).splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "Persn" in text)
+    assert f"defs.yaml:{line}:" in refused.value.message
+    assert "the schema has no node type 'Persn'; did you mean 'Person'?" in refused.value.message
+    assert refused.value.facts["line"] == line
+
+
+def test_dagsters_own_settings_reach_the_assets(tmp_path: Path) -> None:
+    values = source(
+        deps=["raw/crm"],
+        group_name="customers",
+        tags={"tier": "gold"},
+        owners=["ada@example.com"],
+        freshness={"fail_after": "26h", "warn_after": "24h"},
+        automation_condition="eager",
+    )
+    defs, _ = load(tmp_path, {**values, "alerts": {"hook": "json:dumps"}})
+    repository = defs.get_repository_def()
+    graph = repository.asset_graph
+    person, commit = (graph.get(dg.AssetKey(["one", "crm", name])) for name in ("Person", "commit"))
+    assert dg.AssetKey(["raw", "crm"]) in person.parent_keys
+    assert (person.group_name, commit.group_name) == ("customers", "customers")
+    assert person.tags["tier"] == commit.tags["tier"] == "gold"
+    assert commit.owners == ["ada@example.com"]
+    policy = commit.freshness_policy
+    assert policy is not None and policy.fail_window.to_timedelta() == timedelta(hours=26)
+    assert person.automation_condition is not None and commit.automation_condition is not None
+    assert {"run_failures", "automation_one"} <= {one.name for one in repository.sensor_defs}
+    on = {one.name for one in repository.sensor_defs if one.default_status is dg.DefaultSensorStatus.RUNNING}
+    assert "automation_one" in on
+
+    @dg.asset(deps=[dg.AssetKey(["one", "crm", "commit"])])
+    def downstream() -> None:
+        pass
+
+    merged = dg.Definitions.merge(defs, dg.Definitions(assets=[downstream]))
+    dg.Definitions.validate_loadable(merged)
+
+
+@pytest.mark.parametrize("component", [OmniGraphIngestComponent, OmniGraphUpkeepComponent])
+def test_a_scaffolded_component_is_a_commented_example_that_loads(tmp_path: Path, component: Any) -> None:
+    scaffolder: Any = get_scaffolder(component)
+    request: Any = ScaffoldRequest(f"omnigraph_pipelines.{component.__name__}", tmp_path, "yaml", tmp_path, NoParams())
+    scaffolder.scaffold(request)
+    text = (tmp_path / "defs.yaml").read_text()
+    values = yaml.safe_load(text)["attributes"]
+    assert complaints(values, component) == []
+    made = component.resolve_from_yaml(yaml.safe_dump(values)).build_defs(Folder(tmp_path))
+    dg.Definitions.validate_loadable(made)
+    every = yaml.safe_load("\n".join(uncommented(text)))["attributes"]
+    given = {name: value for name, value in every.items() if value is not None and name != "sources"}
+    assert len(given) > 1 and complaints({**values, **given}, component) == []
+
+
+def uncommented(text: str) -> list[str]:
+    """The example with every setting in it; what has no value of its own is left out."""
+    lines = [re.sub(r"^( *)# ", r"\1", line) for line in text.splitlines()]
+    return [line for line in lines if not re.search(r": null( |$)", line)]
 
 
 def test_components_are_found_by_their_short_names() -> None:

@@ -47,9 +47,11 @@ def test_names_are_those_that_people_have_written_down(tmp_path: Path) -> None:
         "social/crm/Follows",
         "social/crm/Person",
         "social/crm/commit",
+        "social/crm/quarantine",
         "social/feed/Follows",
         "social/feed/Person",
         "social/feed/commit",
+        "social/feed/quarantine",
         "social/upkeep/cleanup",
         "social/upkeep/compaction",
         "social/upkeep/optimize",
@@ -62,6 +64,8 @@ def test_names_are_those_that_people_have_written_down(tmp_path: Path) -> None:
         "ingest_feed",
         "nightly_upkeep",
         "reconcile",
+        "replay_quarantine_crm",
+        "replay_quarantine_feed",
     ]
     assert sorted(sensor.name for sensor in repository.sensor_defs) == [
         "manifest_fragments",

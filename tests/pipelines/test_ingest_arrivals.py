@@ -14,6 +14,7 @@ from omnigraph_pipelines.defs.ingest.arrivals import (
     REQUESTS_MAX,
     Decision,
     LastRun,
+    Memory,
     Offer,
     Tick,
     decide,
@@ -33,7 +34,7 @@ def fingerprint(one: Batch) -> str:
 
 def look(tick: Tick, after: Decision | None = None) -> Decision:
     """One tick with the memory of an earlier one, through the cursor."""
-    seen = {} if after is None else from_cursor(to_cursor(after.seen))
+    seen = {} if after is None else from_cursor(to_cursor(Memory(after.seen))).seen
     return decide(replace(tick, seen=seen), fingerprint)
 
 
@@ -53,7 +54,7 @@ def test_a_batch_is_offered_once_it_has_looked_the_same_for_a_while() -> None:
     second = look(at(10, [batch("a")]), early)
     assert second.offers == (Offer("a", "v1-fingerprint"),)
     third = look(at(20, [batch("a")]), second)
-    assert offered(third) == [] and third.said.startswith("1 batches, 1 done or offered before")
+    assert offered(third) == [] and third.said.startswith("1 batches, 0 done; 1 offered before")
 
 
 def test_a_listing_that_changes_is_waited_for_anew() -> None:
@@ -86,7 +87,7 @@ def test_serial_runs_go_one_at_a_time_oldest_first() -> None:
     first = look(at(0, three, has_marker=True))
     assert offered(first) == ["a"]
     busy = look(at(1, three, has_marker=True, under_way=["a"]), first)
-    assert offered(busy) == [] and "1 are under way (a)" in busy.said and "2 wait for their turn (b, c)" in busy.said
+    assert offered(busy) == [] and "1 under way (a)" in busy.said and "2 waiting (b, c)" in busy.said
     assert offered(look(at(2, three, has_marker=True), busy)) == ["b"]
 
 
@@ -128,7 +129,7 @@ def test_a_failure_of_earlier_contents_says_nothing_about_the_present_ones() -> 
 
 @pytest.mark.parametrize("cursor", [None, "", "{", "[]", '{"a": 1}', '{"a": ["x", "y", null, 0]}', "null"])
 def test_a_lost_or_broken_cursor_costs_a_second_look_and_nothing_else(cursor: str | None) -> None:
-    assert from_cursor(cursor) == {}
+    assert from_cursor(cursor) == Memory()
 
 
 def test_a_cursor_forgets_batches_that_are_gone() -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph_pipelines import failures
+from omnigraph_pipelines.defs.ingest.arrivals import RETIRED_S
+from omnigraph_pipelines.quarantine import Quarantine
 from tests.pipelines.ingest_location import Location, checks, failure, materialized
 
 pytestmark = pytest.mark.timeout(600)  # on a busy machine Java alone may take most of the usual time to start
@@ -58,8 +61,19 @@ def test_a_batch_is_one_commit_over_all_its_tables_and_shows_its_numbers(locatio
     person, commit = found["people/crm/Person"], found["people/crm/commit"]
     assert (person["dagster/partition_row_count"], person["fragments"], person["files"]) == (2, 1, 3)
     assert person["bytes"] > 0 and person["seconds"] > 0
-    assert (commit["rows_inserted"], commit["rows of Person"], commit["dagster/row_count"]) == (4, 2, 4)
-    assert commit["requests"] > 0 and commit["bytes_written"] > 0 and commit["fragments"] == 3
+    assert next(iter(commit)) == "summary" and commit["summary"] == "4 inserted"
+    assert (commit["rows_inserted"], commit["dagster/partition_row_count"]) == (4, 4)
+    assert "| Person | 2 | 0 | 0 | 0 | 2 |" in commit["what_changed"] and commit["commit_id"] in commit["what_changed"]
+    (cost,) = commit["cost"].records
+    assert cost.data["requests"] > 0 and cost.data["written"] > 0 and commit["fragments"] == 3
+    plotted = {name for name, value in commit.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    assert not any("of " in name or name == "dagster/row_count" for name in plotted), (
+        "totals depend on what came before"
+    )
+    tags = location.instance.get_run_by_id(run.run_id)
+    assert tags is not None
+    shown = {name: value for name, value in tags.tags.items() if not name.startswith((".dagster/", "dagster/"))}
+    assert len(shown) <= 4 and all(len(value) <= 20 for value in shown.values()), shown
     assert {record.data["table"] for record in commit["versions"].records} == {
         "node:Person",
         "node:Company",
@@ -84,6 +98,8 @@ def test_the_same_batch_again_changes_nothing_and_a_changed_one_is_a_new_commit(
     again = location.run("crm", "b1")
     told = materialized(again)["people/crm/commit"]
     assert again.success and told["replayed"] and len(location.commits()) == 1
+    assert not any(name.startswith(("rows_", "dagster/partition")) for name in told), "a replay repeats no counts"
+    assert told["summary"].startswith("the graph had this batch already")
     (folder / "people.csv").write_text("full_name,age\nAda,37\n")
     (changed,) = location.arrive("crm")
     assert changed.success and materialized(changed)["people/crm/commit"]["rows_updated"] == 1
@@ -168,6 +184,8 @@ def test_bad_rows_within_the_bound_are_set_aside_and_shown(
     assert (told["rows_inserted"], told["rows_rejected"]) == (1, 1)
     (shown,) = told["rejected_rows"].records
     assert shown.data["code"] == "range" and "Old" in str(shown.data["record"])
+    assert told["quarantine"] == str(tmp_path / "people.omni.quarantine" / "crm" / "b1.jsonl")
+    assert "**1 rows were left out**" in told["what_changed"] and "| range | 1 |" in told["what_changed"]
     (line,) = Path(told["quarantine"]).read_text().splitlines()
     assert json.loads(line)["record"]["data"]["name"] == "Old"
 
@@ -335,9 +353,9 @@ def test_batches_go_from_an_object_store_into_a_graph_on_one(
     run = location.run("crm", "b1", only=[COMMIT])
     told = materialized(run)["people/crm/commit"]
     assert (told["rows_inserted"], told["rows_rejected"], told["replayed"]) == (1, 1, False)
-    ((name, aside),) = notes(location).items()
-    assert told["dagster/uri"] == s3_root and told["quarantine"] == f"{s3_root}/__notes/{name}"
-    assert json.loads(aside)["record"]["data"]["name"] == "Old"
+    [aside] = Quarantine(s3_root).entries()
+    assert told["dagster/uri"] == s3_root and told["quarantine"] == f"{s3_root}.quarantine/crm/b1.jsonl" == aside.path
+    assert json.loads(next(Quarantine(s3_root).lines(aside)))["record"]["data"]["name"] == "Old"
     again = location.run("crm", "b1")
     assert again.success and materialized(again)["people/crm/commit"]["replayed"]
     assert [one.state for one in plan_ingest(location.file, location.file.settings.sources)] == ["committed"]
@@ -407,3 +425,146 @@ def test_a_batch_is_checked_once(location: Location, monkeypatch: pytest.MonkeyP
     entered.clear()
     assert location.run("crm", "b2", only=[COMMIT]).success
     assert len(entered) == 1
+
+
+ORDERED: list[dict[str, Any]] = [
+    {
+        "name": "jobs",
+        "batches": "landing/jobs/*.csv",
+        "mode": "merge",
+        "after": ["staff"],
+        "tables": [{"edge": "WorksAt", "from": "person", "to": "company"}],
+    },
+    {
+        "name": "staff",
+        "batches": "landing/staff/*/",
+        "ready": "_SUCCESS",
+        "mode": "merge",
+        "tables": [{"node": "Person", "files": "p.csv"}, {"node": "Company", "files": "c.csv"}],
+    },
+]
+
+
+def land_staff(location: Location, batch: str, person: str, company: str) -> None:
+    folder = location.folder / "landing" / "staff" / batch
+    folder.mkdir(parents=True)
+    (folder / "p.csv").write_text(f"name\n{person}\n")
+    (folder / "c.csv").write_text(f"name\n{company}\n")
+    (folder / "_SUCCESS").touch()
+
+
+def land_job(location: Location, batch: str, person: str, company: str) -> None:
+    path = location.folder / "landing" / "jobs" / f"{batch}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"person,company\n{person},{company}\n")
+
+
+def said(location: Location, sensor: str) -> str:
+    return str(location.tick(sensor).skip_message)
+
+
+def sources(after: bool) -> list[dict[str, Any]]:
+    return [{name: value for name, value in one.items() if after or name != "after"} for one in ORDERED]
+
+
+def test_batches_are_partitions_from_when_they_are_seen_until_they_are_gone(location: Location) -> None:
+    def partitions() -> list[str]:
+        return sorted(location.instance.get_dynamic_partitions("people/crm"))
+
+    for name in ("a", "b", "c"):
+        location.land(name, people=f"{name},1")
+    location.land("half", ready=False, people="x,1")
+    location.tick("new_batches_crm")
+    assert partitions() == ["a", "b", "c"], "the ones that wait, and none that is still being written"
+    shutil.rmtree(location.folder / "landing" / "crm" / "b")
+    location.now_s = 10
+    location.tick("new_batches_crm")
+    assert partitions() == ["a", "b", "c"]
+    location.now_s = 10 + RETIRED_S
+    location.tick("new_batches_crm")
+    assert partitions() == ["a", "c"]
+    (location.folder / "landing").rename(location.folder / "away")
+    for seconds in (1, 2):
+        location.now_s += seconds * RETIRED_S
+        location.tick("new_batches_crm")
+    assert partitions() == ["a", "c"], "a landing place that is not mounted retires nothing"
+
+
+def test_the_job_loads_what_was_left_out_again(tmp_path: Path, instance: dg.DagsterInstance, lazy_spark: Any) -> None:
+    bounds = {"on_bad_row": "quarantine", "bad_rows_max": 5}
+    location = Location(tmp_path, instance, spark=lazy_spark, checks=bounds)
+    location.land("b1", people="Ada,36", jobs="Ada,Navy,x Ada,Lost,y")
+    told = materialized(location.run("crm", "b1"))["people/crm/commit"]
+    assert told["rows_rejected"] == 2 and '| `"Navy"` | 1 |' in told["what_changed"]
+    location.land("b2", people="Grace,85", companies="Navy")
+    assert location.run("crm", "b2").success
+    job = location.defs.resolve_job_def("replay_quarantine_crm")
+    for summary in ("1 rows of 1 files loaded, 1 left", "0 rows of 1 files loaded, 1 left"):
+        run = job.execute_in_process(instance=location.instance)
+        assert materialized(run)["people/crm/quarantine"]["summary"] == summary
+    with location.graph as graph:
+        assert graph.snapshot().count("WorksAt") == 1
+
+
+@pytest.fixture
+def lazy_spark(spark: Any) -> Any:
+    from dagster_pyspark import LazyPySparkResource
+
+    return LazyPySparkResource(spark_config={})
+
+
+def test_dropped_at_once_edges_wait_for_the_source_of_their_nodes(
+    tmp_path: Path, instance: dg.DagsterInstance, lazy_spark: Any
+) -> None:
+    from omnigraph_pipelines.planning import plan_ingest
+
+    location = Location(tmp_path, instance, spark=lazy_spark, sources=sources(after=True))
+    land_staff(location, "s1", "Ada", "Navy")
+    land_staff(location, "s2", "Grace", "Army")
+    land_job(location, "j1", "Grace", "Army")
+    planned = plan_ingest(location.file, location.file.settings.sources)
+    assert [(one.source, one.batch, one.after) for one in planned] == [
+        ("staff", "s1", ()),
+        ("staff", "s2", ()),
+        ("jobs", "j1.csv", ("staff",)),
+    ]
+    location.tick("new_batches_jobs")
+    location.now_s = 10
+    assert "waits for staff: 2 due (s1, s2)" in said(location, "new_batches_jobs")
+    assert [run.success for run in location.arrive("staff")] == [True]
+    assert "waits for staff: 1 due (s2)" in said(location, "new_batches_jobs")
+    assert [run.success for run in location.arrive("staff")] == [True]
+    assert [run.success for run in location.arrive("jobs")] == [True]
+    assert said(location, "new_batches_jobs") == "1 batches, 1 done"
+    assert said(location, "new_batches_staff") == "2 batches, 2 done"
+
+
+def test_without_an_order_what_came_too_early_is_offered_again_when_the_graph_has_changed(
+    tmp_path: Path, instance: dg.DagsterInstance, lazy_spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from omnigraph_pipelines.cli import main
+
+    def status() -> str:
+        capsys.readouterr()
+        assert main(["status", str(tmp_path / "graph.yaml")]) == 0
+        return capsys.readouterr().out
+
+    location = Location(tmp_path, instance, spark=lazy_spark, sources=sources(after=False))
+    land_job(location, "j1", "Ada", "Navy")
+    land_job(location, "j2", "Ada", "Old\nAda,")  # the second row has no company: that is no question of order
+    location.tick("new_batches_jobs")
+    start = time.time()
+    location.now_s = start
+    assert [run.success for run in location.arrive("jobs")] == [False]
+    location.now_s = start + 3600
+    waiting = said(location, "new_batches_jobs")
+    assert "0 done; 1 waiting for what they refer to (j1.csv: 2 missing-endpoint); 1 waiting (j2.csv)" in waiting
+    assert "waiting     j1.csv  2 missing-endpoint" in status()
+    land_staff(location, "s1", "Ada", "Navy")
+    assert [run.success for run in location.arrive("staff")] == [True]
+    assert [run.success for run in location.arrive("jobs")] == [True]
+    assert [run.success for run in location.arrive("jobs")] == [False]
+    refused = said(location, "new_batches_jobs")
+    assert "2 batches, 1 done; 1 refused (j2.csv: " in refused and "endpoint-required" in refused
+    shown = status()
+    assert "jobs: 1 done, 1 refused" in shown and "refused     j2.csv" in shown and "staff: 1 done" in shown

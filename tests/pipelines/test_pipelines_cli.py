@@ -113,3 +113,21 @@ def test_what_is_wrong_is_an_exit_code_and_a_hint(
 ) -> None:
     code, _, err = call(capsys, *arguments)
     assert code == exits and said in err and "hint:" in err
+
+
+def test_sources_are_planned_in_their_order_and_one_alone_waits_for_those_before_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    land("b1")
+    late = "  - {name: late, batches: landing/*/, ready: _SUCCESS, mode: merge, after: [crm], tables: [{node: Person, files: people.csv}]}\n"
+    head, sources = FILE.split("sources:\n")
+    Path("graph.yaml").write_text(f"{head}sources:\n{late}{sources}")
+    code, out, _ = call(capsys, "plan")
+    lines = out.splitlines()
+    assert code == 0 and "crm/b1" in lines[0] and "late/b1" in lines[1] and lines[1].endswith("after crm")
+    code, out, err = call(capsys, "run", "-s", "late")
+    assert code == 0 and "late comes after crm, which has batches to ingest: add -s crm" in err and "0 ingested" in out
+    code, out, _ = call(capsys, "status")
+    assert code == 0 and "late: 1 due; waits for crm" in out and "crm: 1 due" in out
+    _, result = as_json(capsys, "status")
+    assert [one["counts"] for one in result["sources"]] == [{"due": 1}, {"due": 1}]

@@ -28,6 +28,12 @@ def test_a_line_says_where_it_is_and_how_much_is_left() -> None:
     assert line(event(state="done", done=4)).endswith("4 of 4 tables after 12 s done")
 
 
+def test_an_estimate_that_was_passed_is_no_total_any_more() -> None:
+    said = line(event(unit="rows", done=124, total=105, bytes=9, bytes_total=5, elapsed_s=52.0))
+    assert said == "load, publishing: 124 rows (0.0 MB) after 52 s"
+    assert "of 105" not in said and "to go" not in said
+
+
 def test_lines_are_seconds_apart_and_in_the_end_minutes() -> None:
     now = 0.0
     said: list[str] = []

@@ -215,3 +215,11 @@ def test_two_runs_beside_each_other_that_know_no_pool_leave_a_sound_graph(
     names = set(graph.snapshot().to_arrow("Person")["name"].to_pylist())
     assert names == {f"p{number}" for number in range(4)} | {f"beside{number}" for number in range(6)}
     assert graph.verify(deep=True).clean
+
+
+def test_the_steps_of_a_night_go_in_its_order(tmp_path: Path, local_root: str) -> None:
+    with location(tmp_path / "location", local_root) as here, make(local_root, commits=2):
+        run = here.run("nightly_upkeep")
+        assert run.success
+        made = [event.asset_key.path[-1] for event in run.get_asset_materialization_events()]
+        assert made == ["reconcile", "optimize", "compaction", "cleanup"]

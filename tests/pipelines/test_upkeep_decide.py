@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from omnigraph_pipelines.defs.upkeep.decide import (
     RETRY_S_MAX,
@@ -27,8 +29,8 @@ def tick(value: int, memory: Memory | None = None, runs: tuple[Run, ...] = (), n
     return decide("compaction", value, MARKS, memory or Memory(), runs, now_s)
 
 
-def ended(run_id: str, succeeded: bool = True, at_s: float = 0.0) -> Run:
-    return Run(run_id, succeeded, at_s)
+def ended(run_id: str, succeeded: bool = True, at_s: float = 0.0, left: int | None = None) -> Run:
+    return Run(run_id, succeeded, at_s, left)
 
 
 # --- single ticks -------------------------------------------------------------------------------------------------------
@@ -64,11 +66,24 @@ def test_a_run_that_is_queued_or_under_way_is_waited_for() -> None:
 
 def test_what_a_run_has_left_is_not_tried_again_before_it_has_grown() -> None:
     asked = tick(9)
-    after = tick(9, asked.memory, (ended("first"),))
+    after = tick(9, asked.memory, (ended("first", left=9),))
     assert after.run_key is None
     assert "run first left 9, the next one at 12" in after.reason
-    assert tick(11, after.memory, (ended("first"),)).run_key is None
-    assert tick(12, after.memory, (ended("first"),)).run_key == "compaction:after-first:a1"
+    assert tick(11, after.memory, (ended("first", left=9),)).run_key is None
+    assert tick(12, after.memory, (ended("first", left=9),)).run_key == "compaction:after-first:a1"
+
+
+def test_what_was_written_after_a_run_is_not_what_it_left() -> None:
+    after = tick(40, tick(9).memory, (ended("first", left=2),))
+    assert after.run_key == "compaction:after-first:a1"
+    quiet = tick(4, tick(9).memory, (ended("first", left=2),))
+    assert quiet.run_key is None and "run first left 2, the next one at 5" in quiet.reason
+
+
+def test_a_run_that_reported_nothing_is_repeated_an_hour_later() -> None:
+    runs = (ended("first", at_s=0),)
+    assert tick(9, runs=runs, now_s=RETRY_S_MAX - 1).run_key is None
+    assert tick(9, runs=runs, now_s=RETRY_S_MAX).run_key == "compaction:after-first:a1"
 
 
 def test_an_age_is_looked_at_again_when_it_has_doubled() -> None:
@@ -77,10 +92,10 @@ def test_an_age_is_looked_at_again_when_it_has_doubled() -> None:
 
     first = at(5, Memory())
     assert first.run_key is not None
-    left = at(7, first.memory, ended("one"))
+    left = at(8, first.memory, ended("one", left=7))
     assert left.run_key is None
-    assert at(13, left.memory, ended("one")).run_key is None
-    assert at(14, left.memory, ended("one")).run_key is not None
+    assert at(13, left.memory, ended("one", left=7)).run_key is None
+    assert at(14, left.memory, ended("one", left=7)).run_key is not None
 
 
 def test_a_failed_run_is_repeated_under_another_key_after_a_pause() -> None:
@@ -95,9 +110,8 @@ def test_a_failed_run_is_repeated_under_another_key_after_a_pause() -> None:
 
 
 def test_a_failed_attempt_forgets_what_an_earlier_run_has_left() -> None:
-    memory = Memory(armed=True, left=9, left_by="one")
-    runs = (ended("two", succeeded=False), ended("one"))
-    assert tick(9, memory, runs).run_key == "compaction:after-two:a2"
+    runs = (ended("two", succeeded=False), ended("one", left=9))
+    assert tick(9, Memory(armed=True), runs).run_key == "compaction:after-two:a2"
 
 
 def test_pauses_double_up_to_an_hour() -> None:
@@ -118,7 +132,7 @@ def test_a_foreign_cursor_counts_as_lost(cursor: str | None) -> None:
 
 
 def test_a_cursor_says_what_was_remembered() -> None:
-    memories = [Memory(True, 7, "one"), Memory()]
+    memories = [Memory(True), Memory()]
     assert from_cursor(to_cursor(memories), 2) == memories
     assert from_cursor(to_cursor(memories), 1) == memories[:1]
 
@@ -131,16 +145,18 @@ def test_marks_that_would_flap_are_refused(high: int, low: int) -> None:
 
 # --- whole histories ----------------------------------------------------------------------------------------------------
 
-# What may happen between two ticks: the number grows, a run ends in one of three ways, the cursor is lost.
-STEPS = ("grow", "works", "retains", "fails", "lost")
+# What may happen between two ticks: writers write, a run ends in one of four ways, the cursor is lost.
+STEPS = ("grow", "grows on", "works", "retains", "fails", "reports nothing", "lost")
 
 
 class World:
-    """A number, the runs that were asked for, and the cursor; one tick after every step, half a day apart."""
+    """A number with writers beside it, the runs that were asked for, and the cursor; one tick after every step."""
 
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, marks: Marks, apart_s: float = 43_200.0) -> None:
         self.marks = marks
+        self.apart_s = apart_s
         self.value = 3
+        self.left: int | None = None
         self.runs: list[Run] = []
         self.cursor: str | None = None
         self.keys: list[str] = []
@@ -152,12 +168,17 @@ class World:
         elif what == "lost":
             self.cursor = None
         elif self.runs and self.runs[0].ended_s is None:
-            if what == "works":
+            if what in ("works", "grows on"):
                 self.value = 0
-            self.runs[0] = Run(self.runs[0].run_id, what != "fails", self.now_s)
+            is_good = what != "fails"
+            self.left = self.value if is_good else None
+            reported = None if what == "reports nothing" else self.left
+            self.runs[0] = Run(self.runs[0].run_id, is_good, self.now_s, reported)
+            if what == "grows on":  # between the end of the run and the next tick
+                self.value += 5
 
     def tick(self) -> Decision:
-        self.now_s += 43_200
+        self.now_s += self.apart_s
         [before] = from_cursor(self.cursor, 1)
         decision = decide("x", self.value, self.marks, before, self.runs, self.now_s)
         self.cursor = to_cursor([decision.memory])
@@ -170,16 +191,38 @@ class World:
             self.runs.insert(0, Run(f"run{len(self.runs)}", False, None))
         else:
             assert str(self.value) in decision.reason
+            if not busy and self.value >= self.marks.high:
+                self._is_idle_for_a_reason()
         return decision
+
+    def _is_idle_for_a_reason(self) -> None:
+        """At or above the high mark nothing is asked for only if the last run left nearly as much, or just now failed."""
+        last = self.runs[0]
+        assert last.ended_s is not None
+        if not last.succeeded or last.left is None:
+            assert self.now_s - last.ended_s < RETRY_S_MAX
+            return
+        grown = last.left if self.marks.doubling else self.marks.high - self.marks.low
+        assert last.left == self.left, "the run's own report"
+        assert self.value - last.left < max(grown, 1) or self.value < self.marks.high
 
 
 @pytest.mark.parametrize("marks", [MARKS, AGE], ids=["count", "age"])
-def test_no_history_has_two_runs_for_one_state_or_side_by_side(marks: Marks) -> None:
-    for history in itertools.product(STEPS, repeat=5):
-        world = World(marks)
+@pytest.mark.parametrize("apart_s", [43_200.0, 20.0], ids=["half a day", "seconds"])
+def test_no_history_has_two_runs_for_one_state_or_idles_above_what_a_run_left(marks: Marks, apart_s: float) -> None:
+    for history in itertools.product(STEPS, repeat=4):
+        world = World(marks, apart_s)
         for what in history:
             world.step(what)
             world.tick()
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=40), st.sampled_from([MARKS, AGE]), st.sampled_from([20.0, 43_200.0]))
+def test_no_long_history_does_either(history: list[str], marks: Marks, apart_s: float) -> None:
+    world = World(marks, apart_s)
+    for what in history:
+        world.step(what)
+        world.tick()
 
 
 @pytest.mark.parametrize("marks", [MARKS, AGE], ids=["count", "age"])
@@ -197,3 +240,14 @@ def test_from_every_history_the_number_comes_down_once_runs_work(marks: Marks) -
             if world.value == 0:
                 break
         assert any(run.succeeded for run in world.runs), history
+
+
+def test_the_trial_that_idled_for_good_above_its_mark() -> None:
+    """A cleanup left 28 of 1,243 while a writer went on to 271, then all was quiet: the rest must be cleaned up, too."""
+    marks = Marks("{} versions to clean up", 60, 20)
+    asked = decide("x", 1243, marks, Memory(), (), 0)
+    assert asked.run_key is not None
+    after = decide("x", 271, marks, asked.memory, (Run("a", True, 10, 28),), 60)
+    assert after.run_key == "x:after-a:a1"
+    done = decide("x", 28, marks, after.memory, (Run("b", True, 70, 28), Run("a", True, 10, 28)), 120)
+    assert done.run_key is None and "run b left 28, the next one at 68" in done.reason

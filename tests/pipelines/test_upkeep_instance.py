@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
@@ -52,7 +54,27 @@ def test_a_run_that_is_asked_for_is_launched_within_a_second(home: Path) -> None
         assert coordinator.dequeue_interval_seconds == 1
         assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 4
     production = yaml.safe_load((ROOT / "deploy" / "dagster.yaml").read_text())
-    assert production["run_coordinator"]["config"] == {"dequeue_interval_seconds": 1}
+    assert production["run_coordinator"] == yaml.safe_load((ROOT / "dagster.yaml").read_text())["run_coordinator"]
+
+
+def test_a_code_server_that_is_away_for_a_day_fails_no_queued_run(home: Path) -> None:
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        queue = instance.get_concurrency_config().run_queue_config
+        assert queue is not None and queue.user_code_failure_retry_delay <= 10
+        assert queue.max_user_code_failure_retries * queue.user_code_failure_retry_delay >= 86_400
+
+
+WAITS = """
+import os, sys, dagster as dg
+with dg.DagsterInstance.from_config(sys.argv[1]) as instance:
+    instance.run_coordinator
+    print(os.environ["DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"], os.environ["DAGSTER_MAX_BACKFILL_RETRIES"])
+"""
+
+
+def test_whoever_reads_the_instance_file_lets_backfills_wait_for_their_code(home: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", WAITS, str(home)], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["1", "10000"], done.stderr
 
 
 def test_the_workspace_names_a_module_that_loads() -> None:

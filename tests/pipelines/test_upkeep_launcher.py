@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -85,3 +86,41 @@ def test_a_run_of_another_machine_is_left_to_it(instance: dg.DagsterInstance, wo
     worker.kill()
     worker.wait()
     assert health(instance, run) == "RUNNING"
+
+
+CODE = "import dagster as dg\n@dg.asset\ndef one(): ...\ndefs = dg.Definitions(assets=[one])\n"
+
+
+def test_a_code_server_in_another_container_is_asked_and_one_that_was_started_anew_knows_no_run(
+    instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    (tmp_path / "code_of_a_test.py").write_text(CODE)
+    with socket.socket() as held:
+        held.bind(("", 0))
+        port = held.getsockname()[1]
+    # Any name but those of this machine itself: the launcher takes it for another one.
+    tags = {".dagster/grpc_info": json.dumps({"host": "127.0.0.2", "port": port})}
+    run = instance.create_run_for_job(nothing, tags=tags)
+    assert health(instance, run) == "RUNNING", "nothing answers: that says nothing about the run"
+    command = [
+        sys.executable,
+        "-m",
+        "dagster",
+        "api",
+        "grpc",
+        "-m",
+        "code_of_a_test",
+        "-h",
+        "127.0.0.2",
+        "-p",
+        str(port),
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment) as server:
+        try:
+            deadline = time.monotonic() + 300
+            while health(instance, run) == "RUNNING" and time.monotonic() < deadline:
+                assert server.poll() is None, "the code server has ended"
+            assert health(instance, run) == "FAILED"
+        finally:
+            server.kill()

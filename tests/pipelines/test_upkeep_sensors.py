@@ -15,6 +15,8 @@ import pytest
 import omnigraph as og
 from omnigraph.manifest import state
 from omnigraph.testing.faults import FaultProxy
+from omnigraph_pipelines.defs.upkeep.names import CLEANUP, Names
+from omnigraph_pipelines.defs.upkeep.runs import reports_of
 from tests.component.upkeep_material import displace, leave_ticket, make, people
 from tests.pipelines.upkeep_location import Location, location
 
@@ -104,6 +106,29 @@ def test_what_cleanup_must_keep_is_not_tried_again_at_every_tick(tmp_path: Path,
         for number in range(4):
             graph.load(people(f"more{number}"), mode="append")
         assert len(here.tick("version_backlog").run_requests) == 1
+
+
+def test_what_was_written_after_a_cleanup_is_not_what_it_left(here: Location, local_root: str) -> None:
+    with make(local_root, commits=9) as graph:
+        assert do(here, "cleanup", here.tick("version_backlog")).success
+        [left] = [one.numbers["backlog"] for one in reports_of(here.instance, Names(here.file.settings.graph), CLEANUP)]
+        assert left == graph.probe("version_backlog") <= 4
+        for number in range(6):  # before the next tick, and then no more
+            graph.load(people(f"more{number}"), mode="append")
+        assert do(here, "cleanup", here.tick("version_backlog")).success
+        assert here.tick("version_backlog").run_requests == [] and graph.probe("version_backlog") <= 4
+
+
+def test_a_night_by_hand_counts_and_a_dry_run_does_not(tmp_path: Path, local_root: str) -> None:
+    keeping = {**MARKS, "cleanup": {**MARKS["cleanup"], "keep": 100}}
+    with location(tmp_path / "location", local_root, upkeep=keeping) as here, make(local_root, commits=9) as graph:
+        dry = here.run("cleanup", {"dry_run": True}, tags=Names(here.file.settings.graph).tags(CLEANUP))
+        assert dry.success
+        assert len(here.tick("version_backlog").run_requests) == 1
+        assert here.run("nightly_upkeep").success
+        left = graph.probe("version_backlog")
+        tick = here.tick("version_backlog")
+        assert tick.run_requests == [] and f"left {left}" in tick.skip_message
 
 
 def test_a_write_that_was_left_behind_is_ended_once_it_is_older_than_the_grace(here: Location, local_root: str) -> None:

@@ -25,11 +25,13 @@ def ingest(
     import dagster as dg
 
     from omnigraph_pipelines.defs.ingest.commit import commit_asset
-    from omnigraph_pipelines.defs.ingest.names import Names
+    from omnigraph_pipelines.defs.ingest.names import GRAPH_TAG, Names
+    from omnigraph_pipelines.defs.ingest.replay import replay_asset
     from omnigraph_pipelines.defs.ingest.sensor import new_batches
     from omnigraph_pipelines.defs.ingest.staging import staging_asset
 
-    assets, jobs, sensors = [], [], []
+    assets, jobs = [], []
+    sensors: list[dg.SensorDefinition] = []
     for source in file.settings.sources:
         names = Names(file.settings.graph, source, prefix)
         staging, commit = staging_asset(names, file, connections), commit_asset(names, file, connections)
@@ -42,5 +44,24 @@ def ingest(
         )
         assets += [staging, commit]
         jobs.append(job)
-        sensors.append(new_batches(names, job, now_s=now_s))
+        again = replay_asset(names, connections.graph)
+        assets.append(again)
+        jobs.append(
+            dg.define_asset_job(
+                names.replay_job,
+                selection=[names.quarantine],
+                tags={GRAPH_TAG: file.settings.graph.name},
+                description=f"Load what was left out of batches of {source.name} again.",
+                executor_def=dg.in_process_executor,
+            )
+        )
+        sensors.append(new_batches(names, job, file, connections, now_s=now_s))
+    if any(source.automation_condition is not None for source in file.settings.sources):
+        sensors.append(
+            dg.AutomationConditionSensorDefinition(
+                f"{prefix}automation_{file.settings.graph.name}",
+                target=dg.AssetSelection.assets(*assets),
+                default_status=dg.DefaultSensorStatus.RUNNING,
+            )
+        )
     return dg.Definitions(assets=assets, jobs=jobs, sensors=sensors)

@@ -1,7 +1,7 @@
-"""Which batches are to be run now: what is there, what was seen before, what is under way; a decision out.
+"""Decide which batches of a source are run now, from what is there, what was seen before and what is under way.
 
-Pure. The memory is a sensor's cursor and only spares work: lost, every batch is offered once more, and the graph answers a
-batch that it has with the receipt of its commit.
+Pure. The memory is a sensor's cursor and only spares work: if it is lost, every batch is offered once more, and the graph
+answers a batch that it has with the receipt of its commit.
 """
 
 from __future__ import annotations
@@ -9,16 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, Literal
 
-from omnigraph_pipelines.batches import Batch, is_key
+from omnigraph_pipelines.batches import Batch, is_key, shown
 from omnigraph_pipelines.settings import SETTLE_S
 
 REQUESTS_MAX: Final = 50  # of one tick; the rest waits for the next
 ATTEMPTS_MAX: Final = 5  # of one batch whose runs died or found the store away
+WAITING_ATTEMPTS_MAX: Final = 8  # of one batch that was refused for what it refers to
+WAITING_S_MAX: Final = 6 * 3600.0  # since its first refusal; after that it counts as refused
 FIRST_PAUSE_S: Final = 60.0
+PAUSE_S_MAX: Final = 3600.0
+RETIRED_S: Final = 300.0  # without its batch a partition is kept for so long
 _FINGERPRINT_CHARS: Final = 16
 _NAMED_MAX: Final = 3
+
+
+Standing = Literal["ended", "canceled", "waiting", "refused", "failed", "given up"]
 
 
 @dataclass(frozen=True)
@@ -36,13 +44,35 @@ class Seen:
 
 @dataclass(frozen=True)
 class LastRun:
-    """How the newest run of a batch ended. ``attempts``: runs of this fingerprint so far."""
+    """How the newest run of a batch ended. ``attempts``: runs of this fingerprint so far; ``first_s``: when the first ended.
+
+    ``judged_at``: the commit that the run was judged against, where it was refused only for what the graph does not hold yet.
+    ``reason``: the refusal in a few words.
+    """
 
     fingerprint: str
     failed: bool
     permanent: bool
     attempts: int
     ended_s: float
+    first_s: float | None = None
+    judged_at: str | None = None
+    reason: str = ""
+    canceled: bool = False
+
+    def standing(self, now_s: float) -> Standing:
+        """Return what the run means for its batch."""
+        if self.canceled:
+            return "canceled"
+        if not self.failed:
+            return "ended"
+        if self.judged_at is not None:
+            first_s = self.ended_s if self.first_s is None else self.first_s
+            is_over = self.attempts >= WAITING_ATTEMPTS_MAX or now_s - first_s >= WAITING_S_MAX
+            return "refused" if is_over else "waiting"
+        if self.permanent:
+            return "refused"
+        return "failed" if self.attempts < ATTEMPTS_MAX else "given up"
 
 
 @dataclass(frozen=True)
@@ -62,14 +92,25 @@ class Offer:
 
 @dataclass(frozen=True)
 class Decision:
+    """``complete``: batches that may be partitions. ``gone``: partitions to retire. ``missed``: since when a partition has no
+    batch, for the next tick."""
+
     offers: tuple[Offer, ...]
     seen: Mapping[str, Seen]
     said: str
+    complete: tuple[str, ...] = ()
+    gone: frozenset[str] = frozenset()
+    missed: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Tick:
-    """Everything that a decision rests on."""
+    """Everything that a decision rests on.
+
+    ``done``: the fingerprint of each batch that was committed, as recorded; None where nothing is recorded.
+    ``held_up``: why nothing is offered at all, such as a source that comes before this one.
+    ``waits_in_line``: whether later batches wait while one is refused for what it refers to.
+    """
 
     batches: Sequence[Batch]
     seen: Mapping[str, Seen]
@@ -78,30 +119,53 @@ class Tick:
     last: Mapping[str, LastRun] = field(default_factory=dict)
     is_serial: bool = True
     has_marker: bool = False
+    done: Mapping[str, str] | None = None
+    held_up: str = ""
+    partitions: Sequence[str] = ()
+    missed: Mapping[str, float] = field(default_factory=dict)
+    waits_in_line: bool = True
 
 
-def decide(tick: Tick, fingerprint: Callable[[Batch], str]) -> Decision:
-    """Serial: the oldest batch that is due, when nothing of the source is under way. Else every batch that is due."""
-    look = _Look(tick)
+def decide(tick: Tick, fingerprint: Callable[[Batch], str], head: Callable[[], str] = str) -> Decision:
+    """Offer the oldest batch that is due if the source is serial and nothing of it is under way, else every batch that is due.
+
+    ``head`` is asked at most once, and only if a batch waits for the graph to change.
+    """
+    look = _Look(tick, head)
     for batch in tick.batches:
         look.at(batch, fingerprint)
-    return Decision(tuple(look.offers), look.seen, look.said())
+    missed = _missed(tick)
+    gone = frozenset(key for key, since_s in missed.items() if tick.now_s - since_s >= RETIRED_S)
+    return Decision(tuple(look.offers), look.seen, look.said(), tuple(look.complete), gone, missed)
+
+
+def _missed(tick: Tick) -> dict[str, float]:
+    """Return the partitions without a batch, and since when. A landing place in which nothing is left may be one that is not
+    mounted: it retires no partition."""
+    here = {batch.key for batch in tick.batches} | set(tick.under_way)
+    if not tick.batches:
+        return {}
+    return {key: tick.missed.get(key, tick.now_s) for key in tick.partitions if key not in here}
 
 
 def pause(attempts: int) -> float:
-    """Seconds after a failed attempt before the next."""
-    return float(FIRST_PAUSE_S * 2 ** (attempts - 1))
+    """Return the seconds between a failed attempt and the next."""
+    return min(FIRST_PAUSE_S * 2.0 ** min(attempts - 1, 16), PAUSE_S_MAX)
 
 
 class _Look:
-    """One pass over the batches, oldest first: what to ask for, what is remembered, and what there is to say."""
+    """One pass over the batches, oldest first: what to offer, what to remember, and what to say."""
 
-    def __init__(self, tick: Tick) -> None:
+    def __init__(self, tick: Tick, head: Callable[[], str]) -> None:
         self._tick = tick
+        self._head = cache(head)
         self._room = REQUESTS_MAX if not tick.is_serial else 0 if tick.under_way else 1
+        if tick.held_up:
+            self._room = 0
         self.offers: list[Offer] = []
         self.seen: dict[str, Seen] = {}
-        self._known = 0
+        self.complete: list[str] = []
+        self._done = 0
         self._notes: dict[str, list[str]] = {}
 
     def at(self, batch: Batch, fingerprint: Callable[[Batch], str]) -> None:
@@ -115,14 +179,16 @@ class _Look:
         else:
             seen = Seen(batch.listing, self._tick.now_s, None if before is None else before.fingerprint)
         self.seen[key] = seen
+        if seen.is_settled or self._is_complete(batch, seen):
+            self.complete.append(key)
         if key in self._tick.under_way:
-            self._note("are under way", key)
+            self._note("under way", key)
         elif seen.is_settled:
             self._settled(key, seen)
         elif not self._is_complete(batch, seen):
             self._note("have no marker yet" if self._tick.has_marker else "may still be being written", key)
         elif self._room <= 0:
-            self._note("wait for their turn", key)
+            self._note("waiting", key)
         else:
             self._offer(batch, seen, fingerprint(batch)[:_FINGERPRINT_CHARS])
 
@@ -134,57 +200,116 @@ class _Look:
     def _offer(self, batch: Batch, seen: Seen, found: str) -> None:
         self.seen[batch.key] = replace(seen, fingerprint=found, is_settled=True)
         if found == seen.fingerprint:  # touched, with the same contents
-            self._known += 1
+            self._settled(batch.key, self.seen[batch.key])
             return
         self._room -= 1
         self.offers.append(Offer(batch.key, found))
 
     def _settled(self, key: str, seen: Seen) -> None:
-        """Offered as it is. Offered again if its run died or found the store away, in time and so many times."""
-        last = self._tick.last.get(key)
-        is_to_be_tried = (
-            last is not None and last.failed and not last.permanent and last.fingerprint == seen.fingerprint
-        )
-        if last is None or not is_to_be_tried:
-            self._known += 1
-        elif last.attempts >= ATTEMPTS_MAX:
-            self._note(f"failed {ATTEMPTS_MAX} times and are left to you", key)
-        elif last.ended_s + pause(last.attempts) > self._tick.now_s:
-            self._note("failed and will be tried again", key)
-            if self._tick.is_serial:
-                self._room = 0  # the ones after it may build on it
-        elif self._room > 0:
-            self._room -= 1
-            self.offers.append(Offer(key, last.fingerprint, last.attempts + 1))
+        """Judge a batch that was offered as it is: offer it again if its runs did not bring it to an end."""
+        last, done = self._tick.last.get(key), self._tick.done
+        if last is not None and last.fingerprint != seen.fingerprint:
+            last = None  # of earlier contents
+        if done is not None and done.get(key) == seen.fingerprint:
+            self._done += 1
+        elif last is None:
+            # No run and no commit on record: the records were deleted. The graph answers if it has the batch.
+            if done is None:
+                self._note("offered before", key)
+            else:
+                self._again(key, seen, 2)
         else:
-            self._note("wait for their turn", key)
+            self._ended(key, seen, last)
+
+    def _ended(self, key: str, seen: Seen, last: LastRun) -> None:
+        """Judge a batch by its newest run."""
+        standing = last.standing(self._tick.now_s)
+        why = f"{key}: {last.reason}" if last.reason else key
+        is_early = last.ended_s + pause(last.attempts) > self._tick.now_s
+        if standing == "ended" and self._tick.done is None:
+            self._done += 1
+        elif standing == "ended" and last.attempts >= ATTEMPTS_MAX:
+            self._note("ended without a commit and are left to you", why)
+        elif standing == "canceled":
+            self._note("canceled", key)
+        elif standing == "refused":
+            self._note("refused", why)
+        elif standing == "given up":
+            self._note(f"failed {ATTEMPTS_MAX} times and are left to you", why)
+        elif standing == "failed" and is_early:
+            self._note("failed and will be tried again", why)
+            self._hold()
+        elif standing == "waiting" and (is_early or self._head() == last.judged_at):
+            self._note("waiting for what they refer to", why)
+            if self._tick.waits_in_line:
+                self._hold()
+        else:
+            self._again(key, seen, last.attempts + 1)
+
+    def _again(self, key: str, seen: Seen, attempt: int) -> None:
+        if self._room <= 0:
+            self._note("waiting", key)
+            return
+        self._room -= 1
+        self.offers.append(Offer(key, seen.fingerprint or "", attempt))
+
+    def _hold(self) -> None:
+        """Let the later batches of a serial source wait: they may build on this one."""
+        if self._tick.is_serial:
+            self._room = 0
 
     def _note(self, what: str, key: str) -> None:
-        self._notes.setdefault(what, []).append(key)
+        self._notes.setdefault(what, []).append(shown(key))
 
     def said(self) -> str:
-        """One line with numbers: the first thing that an operator reads."""
-        parts = [f"{len(self._tick.batches)} batches, {self._known} done or offered before"]
+        """Return one line with numbers: the first thing that an operator reads."""
+        parts = [f"{len(self._tick.batches)} batches, {self._done} done"]
         for what, keys in self._notes.items():
             more = ", …" if len(keys) > _NAMED_MAX else ""
             parts.append(f"{len(keys)} {what} ({', '.join(key[:80] for key in keys[:_NAMED_MAX])}{more})")
+        if self._tick.held_up:
+            parts.append(self._tick.held_up)
         return "; ".join(parts)
 
 
 # --- the cursor -----------------------------------------------------------------------------------------------------------
 
 
-def to_cursor(seen: Mapping[str, Seen]) -> str:
-    return json.dumps({key: one.to_list() for key, one in sorted(seen.items())}, separators=(",", ":"))
+@dataclass(frozen=True)
+class Memory:
+    """What one tick leaves for the next: the batches of the source, those of each source that comes before it, and since when
+    a partition has no batch."""
+
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+    before: Mapping[str, Mapping[str, Seen]] = field(default_factory=dict)
+    missed: Mapping[str, float] = field(default_factory=dict)
 
 
-def from_cursor(text: str | None) -> dict[str, Seen]:
-    """What a cursor says; nothing for one that does not read: a person may have edited it."""
+def to_cursor(memory: Memory) -> str:
+    before = {name: _to_plain(seen) for name, seen in sorted(memory.before.items())}
+    found = {"v": 2, "seen": _to_plain(memory.seen), "before": before, "missed": dict(sorted(memory.missed.items()))}
+    return json.dumps(found, separators=(",", ":"))
+
+
+def from_cursor(text: str | None) -> Memory:
+    """Return what a cursor says, and nothing for one that does not read: a person may have edited it."""
     try:
         found = json.loads(text) if text else {}
-        return {
-            str(key): Seen(str(listing), float(since_s), None if known is None else str(known), bool(is_settled))
-            for key, (listing, since_s, known, is_settled) in found.items()
-        }
-    except (ValueError, TypeError, AttributeError):
-        return {}
+        if found.get("v") != 2:
+            return Memory(_from_plain(found))  # of the first release: batches alone
+        before = {str(name): _from_plain(seen) for name, seen in found["before"].items()}
+        missed = {str(key): float(since_s) for key, since_s in found.get("missed", {}).items()}
+        return Memory(_from_plain(found["seen"]), before, missed)
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return Memory()
+
+
+def _to_plain(seen: Mapping[str, Seen]) -> dict[str, list[Any]]:
+    return {key: one.to_list() for key, one in sorted(seen.items())}
+
+
+def _from_plain(found: Mapping[str, Any]) -> dict[str, Seen]:
+    return {
+        str(key): Seen(str(listing), float(since_s), None if known is None else str(known), bool(is_settled))
+        for key, (listing, since_s, known, is_settled) in found.items()
+    }

@@ -7,6 +7,7 @@ idempotency key, whatever is killed, retried or run twice.
 # No deferred annotations here: Dagster looks at the parameters as they are.
 
 import time
+from pathlib import Path
 from typing import Any, Final
 
 import dagster as dg
@@ -16,15 +17,18 @@ from omnigraph_pipelines.batches import find_batch
 from omnigraph_pipelines.defs.ingest import handover, metadata
 from omnigraph_pipelines.defs.ingest.handover import HandOver
 from omnigraph_pipelines.defs.ingest.names import Names
+from omnigraph_pipelines.defs.ingest.passed_on import condition_of, freshness_of
+from omnigraph_pipelines.defs.ingest.waiting import noting_refusal
 from omnigraph_pipelines.failures import is_transient, rows_metadata, told_to_dagster
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.progress import told_in_log
+from omnigraph_pipelines.quarantine import Quarantine, summary_of
+from omnigraph_pipelines.refusals import forget_refusals
 from omnigraph_pipelines.resources import Connections
-from omnigraph_pipelines.settings import CheckSettings
+from omnigraph_pipelines.settings import CheckSettings, text_of
 from omnigraph_pipelines.settled import committed_as, idempotency_key, note_nothing_changed
 
 COMMIT_S: Final = 3600.0
-NOTE_BYTES_MAX: Final = 64 * 1024 * 1024
 SPARK_FROM_ROWS: Final = 2_000_000
 """From so many staged rows on Spark's tasks rewrite what has to be written again; below, this process is quicker."""
 
@@ -44,7 +48,9 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
         owners=list(source.owners),
         pool=names.graph.pool,
         required_resource_keys=connections.graph.required_keys | connections.spark.required_keys,
-        tags={"omnigraph/graph": names.graph.name, "omnigraph/branch": names.graph.branch},
+        tags={**source.tags, "omnigraph/graph": names.graph.name, "omnigraph/branch": names.graph.branch},
+        automation_condition=condition_of(source),
+        freshness_policy=freshness_of(source),
         description=(
             f"One commit of `{names.graph.name}` for each batch of `{source.name}`, over all of its types at once. "
             "A batch that the graph has already changes nothing."
@@ -59,24 +65,33 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
             if staged is None:
                 receipt = _known(graph, names, what)
             else:
-                with connections.spark.opened(resources) as spark, told_in_log(context):
+                with (
+                    noting_refusal(graph, names, file, what.batch, what.fingerprint),
+                    connections.spark.opened(resources) as spark,
+                    told_in_log(context),
+                ):
                     receipt = publish(context, graph, what, staged, names, bounds, spark)
             if receipt.commit_id is None and not receipt.replayed and what.idempotency_key.endswith(what.fingerprint):
                 note_nothing_changed(graph, what.idempotency_key, receipt)
             handover.forget(graph, source.name, what.batch)
+            forget_refusals(graph, source.name, what.batch)
+            kept = _kept(context, graph, names, what)
             found = metadata.committed(receipt, graph.snapshot(names.graph.branch), keys)
-            if receipt.rejected:
-                found["quarantine"] = dg.MetadataValue.path(_kept(context, graph, names, what))
+            changed = metadata.what_changed(receipt, graph, names.graph.branch, keys, kept)
+            uri = graph.uri
         for warning in receipt.warnings:
             context.log.warning(warning)
         return dg.MaterializeResult(
             metadata={
+                "summary": found.pop("summary"),
+                "what_changed": dg.MetadataValue.md(changed),
                 **found,
-                **_told_of_batch(context, names, what, staged, receipt),
+                **_told_of_batch(what, staged, receipt),
+                **({} if kept is None else {"quarantine": dg.MetadataValue.path(kept.entry.path)}),
                 "seconds": round(time.monotonic() - started, 3),
-                "dagster/uri": graph.uri,
+                "dagster/uri": uri,
             },
-            data_version=dg.DataVersion(receipt.commit_id or str(found["dagster/row_count"])),
+            data_version=dg.DataVersion(receipt.commit_id or "nothing changed"),
         )
 
     return commit
@@ -164,25 +179,27 @@ def _exchange(batch: Any, bounds: CheckSettings, spark: Any) -> Any:
     return exchange_of(spark.spark_session, bounds.validate_in) if bounds.validate_in != "driver" else None
 
 
-def _quarantine(context: Any, names: Names, what: HandOver) -> Any:
+def _quarantine(context: Any, names: Names, what: HandOver) -> Path:
+    """Return the file on this machine that the engine writes before it commits."""
     folder = handover.folder(context.instance, names.graph.name, names.source.name, "quarantine")
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{what.fingerprint[:16]}.jsonl"
+    return Path(folder) / f"{what.fingerprint[:16]}.jsonl"
 
 
-def _kept(context: Any, graph: "og.Graph", names: Names, what: HandOver) -> str:
-    """Where people find the rows that were left out: the file, or a note where the graph is on an object store, since the
-    machine of this step may be gone tomorrow."""
+def _kept(context: Any, graph: "og.Graph", names: Names, what: HandOver) -> metadata.Kept | None:
+    """Move the rows that were left out beside the graph, under the batch's name: the machine of this step may be gone tomorrow.
+    A try that died after its commit has left the file, so the next one moves it."""
     file = _quarantine(context, names, what)
-    if "://" not in graph.uri or not file.exists() or file.stat().st_size > NOTE_BYTES_MAX:
-        return str(file)
-    name = f"quarantine/{names.source.name}/{file.name}"
-    graph.notes.put(name, file.read_bytes())
+    if not file.exists():
+        return None
+    options = {name: text_of(value) for name, value in names.graph.storage_options.items()}
+    entry = Quarantine(graph.uri, tuple(options.items())).keep(names.source.name, what.batch, file)
+    summary = summary_of(file.read_bytes().splitlines())
     file.unlink()
-    return f"{graph.uri}/__notes/{name}"
+    return metadata.Kept(entry, summary)
 
 
-def _told_of_batch(context: Any, names: Names, what: HandOver, staged: Any, receipt: "og.Receipt") -> dict[str, Any]:
+def _told_of_batch(what: HandOver, staged: Any, receipt: "og.Receipt") -> dict[str, Any]:
     found: dict[str, Any] = {
         "batch": what.batch,
         "fingerprint": what.fingerprint,

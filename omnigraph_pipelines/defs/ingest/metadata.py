@@ -6,17 +6,19 @@ Owns names of metadata. Numbers are plain ints and floats, so that the pages plo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
 import omnigraph as og
 from omnigraph_pipelines.failures import rows_metadata
+from omnigraph_pipelines.quarantine import Entry, Summary
 
 if TYPE_CHECKING:
     from omnigraph_pipelines.spark.staging import StagedBatch
 
-TYPES_PLOTTED_MAX: Final = 40
+TYPES_SHOWN_MAX: Final = 40
 REJECTED_SHOWN_MAX: Final = 10
 
 Metadata = dict[str, Any]
@@ -54,30 +56,86 @@ def staged_table(staged: StagedBatch, table_key: str) -> Metadata:
     }
 
 
+@dataclass(frozen=True)
+class Kept:
+    """Where the rows that were left out are, and what is wrong with them."""
+
+    entry: Entry
+    summary: Summary
+
+
 def committed(receipt: og.Receipt, snapshot: og.Snapshot, table_keys: Iterable[str]) -> Metadata:
-    """What one commit did, and how large the graph is now."""
-    changes = receipt.tables
-    cost = receipt.storage
-    found: Metadata = {
-        "commit_id": receipt.commit_id or "nothing changed",
-        "replayed": receipt.replayed,
-        "rows_inserted": sum(one.inserted for one in changes.values()),
-        "rows_updated": sum(one.updated for one in changes.values()),
+    """Return what one commit did, in numbers that are of this batch alone.
+
+    The pages plot numbers over partitions in the order of their names, so totals of the graph, which depend on what came before,
+    are in a text. A replay did nothing and has no counts: they would be added to those of the commit.
+    """
+    found: Metadata = {"summary": in_one_line(receipt), "commit_id": receipt.commit_id or "nothing changed"}
+    found["replayed"] = receipt.replayed
+    if receipt.replayed:
+        return found
+    changes, cost = receipt.tables, receipt.storage
+    inserted, updated = (sum(getattr(one, name) for one in changes.values()) for name in ("inserted", "updated"))
+    found |= {
+        "dagster/partition_row_count": inserted + updated,
+        "rows_inserted": inserted,
+        "rows_updated": updated,
         "rows_deleted": sum(one.deleted for one in changes.values()),
         "rows_unchanged": sum(one.unchanged for one in changes.values()),
         "rows_rejected": receipt.rejected.total,
-        "requests": cost.requests,
-        "hops": cost.hops,
-        "bytes_written": cost.bytes_written,
-        "bytes_read": cost.bytes_read,
     }
     if changes:
         found["versions"] = rows_metadata({"table": key, **change.to_dict()} for key, change in sorted(changes.items()))
-    rows = {key: snapshot.tables[key].rows for key in table_keys if key in snapshot.tables}
-    found["dagster/row_count"] = sum(rows.values())
-    for key, count in list(rows.items())[:TYPES_PLOTTED_MAX]:
-        found[f"rows of {key.partition(':')[2]}"] = count
+    spent = {"requests": cost.requests, "hops": cost.hops, "written": cost.bytes_written, "read": cost.bytes_read}
+    found["cost"] = rows_metadata([spent])
     return found
+
+
+def in_one_line(receipt: og.Receipt) -> str:
+    """Return a commit as a person would say it."""
+    if receipt.replayed:
+        what = "changes nothing" if receipt.commit_id is None else f"is commit {receipt.commit_id}"
+        return f"the graph had this batch already: it {what}"
+    counts = {name: sum(getattr(one, name) for one in receipt.tables.values()) for name in _COUNTS}
+    parts = [f"{count:,} {name}" for name, count in counts.items() if count]
+    if receipt.rejected:
+        parts.append(f"{receipt.rejected.total:,} left out")
+    return ", ".join(parts) or "no rows"
+
+
+_COUNTS: Final = ("inserted", "updated", "deleted", "unchanged")
+
+
+def what_changed(
+    receipt: og.Receipt, graph: og.Graph, branch: str, table_keys: Iterable[str], kept: Kept | None
+) -> str:
+    """Return the commit as a page: rows by type, what was left out and why, how to look closer."""
+    snapshot = graph.snapshot(branch)
+    lines = [in_one_line(receipt), "", "| type | inserted | updated | deleted | unchanged | in the graph |"]
+    lines.append("|---|---:|---:|---:|---:|---:|")
+    for key in list(table_keys)[:TYPES_SHOWN_MAX]:
+        change = None if receipt.replayed else receipt.tables.get(key)
+        counts = [f"{getattr(change, name):,}" if change is not None else "" for name in _COUNTS]
+        total = f"{snapshot.tables[key].rows:,}" if key in snapshot.tables else "0"
+        lines.append(f"| {key.partition(':')[2]} | {' | '.join(counts)} | {total} |")
+    if kept is not None:
+        lines += [
+            "",
+            f"**{kept.summary.rows:,} rows were left out**, kept in `{kept.entry.path}`",
+            "",
+            "| reason | rows |",
+        ]
+        lines += ["|---|---:|", *(f"| {code} | {count:,} |" for code, count in kept.summary.reasons.items())]
+        if kept.summary.missing:
+            lines += ["", "| missing id | rows |", "|---|---:|"]
+            lines += [f"| `{_cell_text(value)}` | {count:,} |" for value, count in kept.summary.missing.items()]
+    if receipt.commit_id is not None:
+        lines += ["", f"`omnigraph commit show {graph.uri} {receipt.commit_id}`"]
+    return "\n".join(lines)
+
+
+def _cell_text(value: str) -> str:
+    return value.replace("|", "\\|").replace("`", "'")[:80]
 
 
 def rejected_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

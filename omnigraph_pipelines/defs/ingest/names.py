@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,15 +10,11 @@ import dagster as dg
 from omnigraph_pipelines.settings import GraphSettings, SourceSettings
 
 GRAPH_TAG: Final = "omnigraph/graph"
-BRANCH_TAG: Final = "omnigraph/branch"
-LANE_TAG: Final = "omnigraph/lane"
 SOURCE_TAG: Final = "omnigraph/source"
-BATCH_TAG: Final = "omnigraph/batch"
-FINGERPRINT_TAG: Final = "omnigraph/fingerprint"
-PROCESS_TAG: Final = "omnigraph/process"  # of runs in a process of their own, which no launcher watches
-
-LANE: Final = "ingest"
-_NOT_IN_TAGS: Final = re.compile(r"[^A-Za-z0-9_.\-]")
+# The pages of the UI do not show tags with this prefix: they are for programs.
+BRANCH_TAG: Final = ".dagster/omnigraph.branch"
+FINGERPRINT_TAG: Final = ".dagster/omnigraph.fingerprint"
+PROCESS_TAG: Final = ".dagster/omnigraph.process"  # of runs in a process of their own, which no launcher watches
 
 
 @dataclass(frozen=True)
@@ -38,6 +33,14 @@ class Names:
         return dg.AssetKey([self.graph.name, self.source.name, "commit"])
 
     @property
+    def quarantine(self) -> dg.AssetKey:
+        return dg.AssetKey([self.graph.name, self.source.name, "quarantine"])
+
+    @property
+    def replay_job(self) -> str:
+        return f"{self.prefix}replay_quarantine_{self.source.name}"
+
+    @property
     def op(self) -> str:
         return f"{self.graph.name}__{self.source.name}"
 
@@ -51,7 +54,7 @@ class Names:
 
     @property
     def group(self) -> str:
-        return f"{self.graph.name}_{self.source.name}"
+        return self.source.group_name or f"{self.graph.name}_{self.source.name}"
 
     @property
     def partitions(self) -> dg.DynamicPartitionsDefinition:
@@ -66,13 +69,8 @@ class Names:
 
     def tags(self) -> dict[str, str]:
         """Tags of every run of the source."""
-        return {
-            GRAPH_TAG: self.graph.name,
-            BRANCH_TAG: self.graph.branch,
-            LANE_TAG: LANE,
-            SOURCE_TAG: self.source.name,
-        }
+        return {GRAPH_TAG: self.graph.name, SOURCE_TAG: self.source.name, BRANCH_TAG: self.graph.branch}
 
-    def batch_tags(self, batch: str, fingerprint: str) -> dict[str, str]:
-        """Tags of the run of one batch. The partition has the batch's exact name."""
-        return {**self.tags(), BATCH_TAG: _NOT_IN_TAGS.sub("_", batch)[:63], FINGERPRINT_TAG: fingerprint[:16]}
+    def batch_tags(self, fingerprint: str) -> dict[str, str]:
+        """Tags of the run of one batch. Dagster's own tag of the partition has the batch's name."""
+        return {**self.tags(), FINGERPRINT_TAG: fingerprint[:16]}

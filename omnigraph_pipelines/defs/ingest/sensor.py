@@ -1,9 +1,12 @@
-"""The sensor of one source: what arrived, as runs to ask for. Touches the landing place only, never the graph."""
+"""The sensor of one source: what arrived, as runs to ask for.
+
+Reads the landing places and Dagster's records. Opens the graph only while a batch waits for it to change.
+"""
 
 # No deferred annotations here: Dagster looks at the parameters as they are.
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import dagster as dg
@@ -11,19 +14,24 @@ import dagster as dg
 import omnigraph as og
 from omnigraph_pipelines.batches import Batch, find_batches
 from omnigraph_pipelines.defs.ingest import arrivals
-from omnigraph_pipelines.defs.ingest.arrivals import LastRun, Tick
-from omnigraph_pipelines.defs.ingest.names import FINGERPRINT_TAG, Names
-from omnigraph_pipelines.defs.ingest.turns import unfinished
-from omnigraph_pipelines.failures import PERMANENT_TAG
+from omnigraph_pipelines.defs.ingest.arrivals import Memory, Seen, Tick
+from omnigraph_pipelines.defs.ingest.names import Names
+from omnigraph_pipelines.defs.ingest.records import recorded
+from omnigraph_pipelines.defs.ingest.upstream import Standing, Upstream, standing_of
+from omnigraph_pipelines.graph_file import GraphFile
+from omnigraph_pipelines.resources import Connections
 
-RUNS_SEEN_MAX: Final = 200
-_PARTITION_TAG: Final = "dagster/partition"
-_WILL_RETRY_TAG: Final = "dagster/will_retry"
-_RETRY_GRACE_S: Final = 120.0  # the daemon launches a promised retry well within
+Now = Callable[[], float]
+PARTITIONS_MAX: Final = 1000  # added or retired in one tick
 
 
 def new_batches(
-    names: Names, job: Any, *, now_s: Callable[[], float] = lambda: time.time_ns() / 1e9
+    names: Names,
+    job: Any,
+    file: GraphFile,
+    connections: Connections,
+    *,
+    now_s: Now = lambda: time.time_ns() / 1e9,
 ) -> dg.SensorDefinition:
     source = names.source
 
@@ -32,85 +40,97 @@ def new_batches(
         job=job,
         minimum_interval_seconds=source.interval_s,
         default_status=dg.DefaultSensorStatus.RUNNING,
+        required_resource_keys=set(connections.graph.required_keys),
         description=f"Asks for a run for each complete batch under {source.batches}.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> Any:
+        def head() -> str:
+            with connections.graph.opened(context.resources) as resource, resource.open(read_only=True) as graph:
+                found: str = graph.snapshot(names.graph.branch).commit_id
+                return found
+
         try:
-            found = find_batches(source)
+            tick, before = look(context.instance, names, file, arrivals.from_cursor(context.cursor), now_s())
+            decision = arrivals.decide(tick, Batch.fingerprint, head)
         except og.errors.OmnigraphError as error:
             return dg.SkipReason(f"{error.code}: {error.message}. Hint: {error.hint}")
-        running = unfinished(context.instance, names)
-        under_way = [one.dagster_run.tags.get(_PARTITION_TAG, "") for one in running]
-        ended = list(context.instance.get_run_records(dg.RunsFilter(tags=names.tags()), limit=RUNS_SEEN_MAX))
-        tick = Tick(
-            batches=found,
-            seen=arrivals.from_cursor(context.cursor),
-            now_s=now_s(),
-            under_way=[*under_way, *_about_to_be_retried(ended, now_s())],
-            last=_last_runs(ended),
-            is_serial=source.order == "serial",
-            has_marker=source.ready is not None,
-        )
-        try:
-            decision = arrivals.decide(tick, Batch.fingerprint)
-        except og.errors.OmnigraphError as error:
-            return dg.SkipReason(f"{error.code}: {error.message}. Hint: {error.hint}")
-        return _result(context, names, decision)
+        return _result(context, names, decision, before)
 
     return sensor
 
 
-def _result(context: dg.SensorEvaluationContext, names: Names, decision: arrivals.Decision) -> dg.SensorResult:
+def look(
+    instance: dg.DagsterInstance, names: Names, file: GraphFile, memory: Memory, now_s: float
+) -> tuple[Tick, Mapping[str, Mapping[str, Seen]]]:
+    """Return what a decision about a source rests on, and what to remember of the sources before it."""
+    source = names.source
+    found = find_batches(source)
+    known = recorded(instance, names, staged_of(names, file), now_s)
+    standings = {
+        one.name: _standing(instance, Names(names.graph, one, names.prefix), file, memory, now_s)
+        for one in file.settings.sources
+        if one.name in source.after
+    }
+    partitions = instance.get_dynamic_partitions(names.partitions.name or "")
+    tick = Tick(
+        batches=found,
+        partitions=partitions,
+        missed=memory.missed,
+        seen=memory.seen,
+        now_s=now_s,
+        under_way=known.under_way,
+        last=known.last,
+        is_serial=source.order == "serial",
+        has_marker=source.ready is not None,
+        done=known.done,
+        held_up="; ".join(one.waits_for for one in standings.values() if one.waits_for),
+        # Rows that are appended do not undo one another; a merge of older values would undo a newer one.
+        waits_in_line=source.mode != "append",
+    )
+    return tick, {name: one.seen for name, one in standings.items()}
+
+
+def _standing(instance: dg.DagsterInstance, names: Names, file: GraphFile, memory: Memory, now_s: float) -> Standing:
+    known = recorded(instance, names, staged_of(names, file), now_s)
+    source = Upstream(
+        names.source.name,
+        find_batches(names.source),
+        memory.before.get(names.source.name, {}),
+        now_s,
+        known.under_way,
+        known.last,
+        known.done,
+        names.source.ready is not None,
+    )
+    return standing_of(source, Batch.fingerprint)
+
+
+def staged_of(names: Names, file: GraphFile) -> dg.AssetKey:
+    """Return the staged table that tells of a source's batches: all of a batch say the same."""
+    return names.table(next(iter(file.types_of(names.source))))
+
+
+def _result(
+    context: dg.SensorEvaluationContext,
+    names: Names,
+    decision: arrivals.Decision,
+    before: Mapping[str, Mapping[str, Seen]],
+) -> dg.SensorResult:
     known = set(context.instance.get_dynamic_partitions(names.partitions.name or ""))
-    fresh = [offer.batch for offer in decision.offers if offer.batch not in known]
+    fresh = [key for key in decision.complete if key not in known][:PARTITIONS_MAX]
+    gone = sorted(known & decision.gone)[:PARTITIONS_MAX]
+    changes: list[Any] = [names.partitions.build_add_request(fresh)] if fresh else []
+    changes += [names.partitions.build_delete_request(gone)] if gone else []
     return dg.SensorResult(
         run_requests=[
             dg.RunRequest(
                 run_key=offer.run_key,
                 partition_key=offer.batch,
-                tags=names.batch_tags(offer.batch, offer.fingerprint),
+                tags=names.batch_tags(offer.fingerprint),
             )
             for offer in decision.offers
         ],
-        dynamic_partitions_requests=[names.partitions.build_add_request(fresh)] if fresh else [],
-        cursor=arrivals.to_cursor(decision.seen),
+        dynamic_partitions_requests=changes,
+        cursor=arrivals.to_cursor(Memory(decision.seen, before, decision.missed)),
         skip_reason=None if decision.offers else decision.said,
     )
-
-
-def _last_runs(ended: Sequence[dg.RunRecord]) -> dict[str, LastRun]:
-    """How the newest run of each batch went; ``ended``: runs of the source, newest first."""
-    found: dict[str, LastRun] = {}
-    for record in ended:
-        run = record.dagster_run
-        key, fingerprint = run.tags.get(_PARTITION_TAG), run.tags.get(FINGERPRINT_TAG)
-        if key is None or fingerprint is None or not run.is_finished:
-            continue
-        before = found.get(key)
-        if before is None:
-            found[key] = LastRun(
-                fingerprint,
-                failed=run.status is dg.DagsterRunStatus.FAILURE,
-                permanent=run.tags.get(PERMANENT_TAG) == "true",
-                attempts=1,
-                ended_s=_end(record),
-            )
-        elif before.fingerprint == fingerprint:
-            found[key] = LastRun(fingerprint, before.failed, before.permanent, before.attempts + 1, before.ended_s)
-    return found
-
-
-def _about_to_be_retried(ended: Sequence[dg.RunRecord], now_s: float) -> list[str]:
-    """Batches whose run died and which the daemon has promised to run again."""
-    return [
-        record.dagster_run.tags.get(_PARTITION_TAG, "")
-        for record in ended
-        if record.dagster_run.tags.get(_WILL_RETRY_TAG) == "true"
-        and record.dagster_run.status is dg.DagsterRunStatus.FAILURE
-        and now_s - _end(record) < _RETRY_GRACE_S
-        and "dagster/auto_retry_run_id" not in record.dagster_run.tags
-    ]
-
-
-def _end(record: dg.RunRecord) -> float:
-    return record.end_time if record.end_time is not None else record.update_timestamp.timestamp()

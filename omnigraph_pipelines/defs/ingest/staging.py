@@ -16,12 +16,14 @@ import dagster as dg
 
 import omnigraph as og
 from omnigraph import distributed
-from omnigraph_pipelines.batches import Batch, check_complete, find_batch
+from omnigraph_pipelines.batches import Batch, check_complete, find_batch, options_of
 from omnigraph_pipelines.defs.ingest import checks, handover, metadata
 from omnigraph_pipelines.defs.ingest.handover import HandOver
 from omnigraph_pipelines.defs.ingest.names import Names
+from omnigraph_pipelines.defs.ingest.passed_on import condition_of
 from omnigraph_pipelines.defs.ingest.turns import wait_for_turn
-from omnigraph_pipelines.failures import as_outcome, rows_metadata, told_to_dagster
+from omnigraph_pipelines.defs.ingest.waiting import noting_refusal
+from omnigraph_pipelines.failures import rows_metadata, told_to_dagster
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.progress import told_in_log
 from omnigraph_pipelines.resources import Connections
@@ -59,17 +61,30 @@ def staging_asset(names: Names, file: GraphFile, connections: Connections) -> dg
     def stage(context: dg.AssetExecutionContext) -> Iterator[Any]:
         with told_to_dagster(context):
             wait_for_turn(context, names)
-            work = Staging(context, names, file.settings.checks_of(source), tables)
+            work = Staging(context, names, file.settings.checks_of(source), tables, file)
             yield from work.run(connections)
 
     return stage
 
 
+# Settings of a source that change nothing about what is staged.
+_NOT_CODE: Final = {
+    "interval_s",
+    "owners",
+    "description",
+    "deps",
+    "group_name",
+    "tags",
+    "freshness",
+    "automation_condition",
+    "after",
+    "storage_options",
+}
+
+
 def code_version(source: SourceSettings) -> str:
     """Changes when the settings of a source do: tables staged before then show as made by other code."""
-    return hashlib.sha256(source.model_dump_json(exclude={"interval_s", "owners", "description"}).encode()).hexdigest()[
-        :12
-    ]
+    return hashlib.sha256(source.model_dump_json(exclude=_NOT_CODE).encode()).hexdigest()[:12]
 
 
 def _spec(names: Names, file: GraphFile, table_key: str, asset: dg.AssetKey, version: str) -> dg.AssetSpec:
@@ -78,12 +93,18 @@ def _spec(names: Names, file: GraphFile, table_key: str, asset: dg.AssetKey, ver
     said = f"Rows of `{declared.name}` from batches of `{source.name}`, staged to be committed together."
     return dg.AssetSpec(
         asset,
+        deps=[dg.AssetKey(key.split("/")) for key in source.deps],
         description=f"{source.description}\n\n{said}" if source.description else said,
         group_name=names.group,
         kinds={"spark", "lance"},
         owners=list(source.owners),
         code_version=version,
-        tags={"omnigraph/graph": names.graph.name, "omnigraph/table": table_key.partition(":")[0]},
+        tags={
+            **source.tags,
+            "omnigraph/graph": names.graph.name,
+            "omnigraph/table": table_key.partition(":")[0],
+        },
+        automation_condition=condition_of(source),
         metadata={"dagster/column_schema": metadata.column_schema(declared)},
     )
 
@@ -96,6 +117,7 @@ class Staging:
     names: Names
     bounds: CheckSettings
     tables: Mapping[str, dg.AssetKey]
+    file: GraphFile
     clock: Callable[[], float] = time.monotonic
 
     def run(self, connections: Connections) -> Iterator[Any]:
@@ -103,7 +125,7 @@ class Staging:
         batch = find_batch(source, self.context.partition_key)
         check_complete(source, batch)
         fingerprint = batch.fingerprint()
-        self.context.instance.add_run_tags(self.context.run.run_id, self.names.batch_tags(batch.key, fingerprint))
+        self.context.instance.add_run_tags(self.context.run.run_id, self.names.batch_tags(fingerprint))
         key = self._key(batch, fingerprint)
         resources = self.context.resources
         with connections.graph.opened(resources) as graph_resource:
@@ -112,7 +134,10 @@ class Staging:
             if known is not None:
                 yield from self._known(batch, fingerprint, key, known)
                 return
-            with connections.spark.opened(resources) as spark:
+            with (
+                noting_refusal(graph, self.names, self.file, batch.key, fingerprint),
+                connections.spark.opened(resources) as spark,
+            ):
                 yield from self._stage(graph, spark, batch, fingerprint, key, started)
 
     def _key(self, batch: Batch, fingerprint: str) -> str:
@@ -225,7 +250,9 @@ class Staging:
         optional = {one.type for one in tables if one.optional}
         return 0 if table_key.partition(":")[2] in optional else self.bounds.rows_min
 
-    def _refusal(self, batch: Batch, report: "distributed.PartsReport", failed: list[dg.AssetCheckResult]) -> Exception:
+    def _refusal(
+        self, batch: Batch, report: "distributed.PartsReport", failed: list[dg.AssetCheckResult]
+    ) -> og.errors.OmnigraphError:
         names = ", ".join(f"{one.check_name} of {(one.asset_key or self.names.commit).path[-1]}" for one in failed)
         first = f": {report.violations[0]['message']}" if report.violations else ""
         error = og.errors.DataInvalid(
@@ -239,14 +266,17 @@ class Staging:
         )
         if report.rejected:
             error.facts["rejected_rows"] = metadata.rejected_rows(report.rejected_rows)
-        return as_outcome(self.context, error)
+        return error
 
     # --- results ----------------------------------------------------------------------------------------------------
 
     def _results(
         self, what: HandOver, staged: "StagedBatch", report: "distributed.PartsReport", judged: list[Any], spark: Any
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        common = {**what.to_metadata(), **(spark.facts() if hasattr(spark, "facts") else {})}
+        facts: dict[str, Any] = dict(spark.facts()) if hasattr(spark, "facts") else {}
+        if "spark_ui" in facts:
+            facts["spark_ui"] = dg.MetadataValue.url(facts["spark_ui"])
+        common: dict[str, Any] = {**what.to_metadata(), **facts}
         if report.rejected:
             common |= {
                 "rows_rejected": report.rejected,
@@ -288,11 +318,12 @@ def frames(source: SourceSettings, batch: Batch) -> Any:
     """The files of a batch as what ``omnigraph_pipelines.spark.stage`` takes."""
     from omnigraph_pipelines.spark import Files, Records
 
+    options = options_of(source)
     if source.tables is None:
-        return Records([one.path for one in batch.files])
+        return Records([one.path for one in batch.files], options)
     found: dict[str, Any] = {}
     for table in source.tables:
         files = batch.files if table.files is None else batch.matching(table.files)
         if files:
-            found[table.type] = Files([one.path for one in files], table.format, table.renamed)
+            found[table.type] = Files([one.path for one in files], table.format, table.renamed, options)
     return found

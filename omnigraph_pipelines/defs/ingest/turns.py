@@ -35,7 +35,9 @@ def is_of(run: dg.DagsterRun, names: Names) -> bool:
     if run.tags.get(GRAPH_TAG) == names.graph.name and run.tags.get(SOURCE_TAG) == names.source.name:
         return True
     chosen = run.asset_selection
-    return chosen is not None and any(list(key.path[:2]) == names.commit.path[:2] for key in chosen)
+    return chosen is not None and any(
+        list(key.path[:2]) == names.commit.path[:2] and key != names.quarantine for key in chosen
+    )
 
 
 def unfinished(instance: dg.DagsterInstance, names: Names) -> list[dg.RunRecord]:

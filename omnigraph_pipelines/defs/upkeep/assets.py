@@ -179,6 +179,8 @@ def _reconcile(names: Names, settings: UpkeepSettings, graph: Bound) -> dg.Asset
                 with told_in_log(context):
                     report = opened.recover(grace_s=grace_s)
                 told = reports.reconciled(pending, report, _outcomes(opened, pending))
+                told["oldest_left_s"] = opened.probe("oldest_intent_s")
+                told["archive_fragments"] = opened.probe("manifest_fragments")
             yield _result(context, told, resource, names)
 
     return reconcile
@@ -211,8 +213,8 @@ def _asset(
             description=description,
             group_name=names.group,
             kinds={"lance"},
-            tags=dict(names.of_graph),
-            op_tags=names.tags(kind),
+            tags={"omnigraph/graph": names.graph.name, "omnigraph/branch": names.graph.branch},
+            op_tags=names.step_tags(kind),
             pool=names.pool,
             required_resource_keys=graph.required_keys,
             output_required=False,  # a dry run materialises nothing

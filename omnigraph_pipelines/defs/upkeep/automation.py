@@ -15,7 +15,7 @@ import dagster as dg
 import omnigraph as og
 from omnigraph_pipelines.defs.upkeep.decide import Decision, Marks, decide, from_cursor, to_cursor
 from omnigraph_pipelines.defs.upkeep.names import CLEANUP, COMPACTION, NUMBERS_TAG, OPTIMIZE, RECONCILE, Names
-from omnigraph_pipelines.defs.upkeep.runs import runs_of
+from omnigraph_pipelines.defs.upkeep.runs import reports_of, runs_of, with_reports
 from omnigraph_pipelines.resources import Bound
 from omnigraph_pipelines.settings import UpkeepSettings
 
@@ -26,9 +26,10 @@ PAUSED = "upkeep is paused in the graph file"
 
 @dataclass(frozen=True)
 class Reading:
-    """A number of the graph and what it is judged by."""
+    """A number of the graph and what it is judged by. ``left``: the metadata in which a run reports what it left of it."""
 
     probe: str
+    left: str
     marks: Marks
 
 
@@ -48,7 +49,8 @@ def jobs(names: Names) -> dict[str, Any]:
         names.nightly,
         selection=[names.key(kind) for kind in (RECONCILE, OPTIMIZE, COMPACTION, CLEANUP)],
         tags=names.tags(),
-        description="What a night does: put tables back that have versions of nobody, optimize, merge the history, clean up.",
+        description="What a night does, in this order: reconcile, optimize, merge the history, clean up.",
+        executor_def=dg.in_process_executor,  # one step at a time, by priority
     )
     return found
 
@@ -71,7 +73,7 @@ def sensors(
             names,
             "manifest_fragments",
             COMPACTION,
-            [Reading("manifest_fragments", fragments)],
+            [Reading("manifest_fragments", "fragments", fragments)],
             (settings, compaction.enabled, compaction.interval_s),
             graph,
             found[COMPACTION],
@@ -82,7 +84,7 @@ def sensors(
             names,
             "version_backlog",
             CLEANUP,
-            [Reading("version_backlog", backlog)],
+            [Reading("version_backlog", "backlog", backlog)],
             (settings, cleanup.enabled, cleanup.interval_s),
             graph,
             found[CLEANUP],
@@ -93,7 +95,10 @@ def sensors(
             names,
             "pending_intents",
             RECONCILE,
-            [Reading("oldest_intent_s", age), Reading("manifest_fragments", behind)],
+            [
+                Reading("oldest_intent_s", "oldest_left_s", age),
+                Reading("manifest_fragments", "archive_fragments", behind),
+            ],
             (settings, reconcile.enabled, reconcile.interval_s),
             graph,
             found[RECONCILE],
@@ -150,14 +155,15 @@ def judge(
     now_s: float,
 ) -> list[Decision]:
     """Judge the readings in turn, up to the first that asks for a run. Each has a memory of its own."""
-    runs = runs_of(context.instance, names, kind)
+    runs, reports = runs_of(context.instance, names, kind), reports_of(context.instance, names, kind)
     name = f"{names.graph.name}/{names.graph.branch}/{kind}"
     decisions: list[Decision] = []
     for reading, memory in zip(readings, from_cursor(context.cursor, len(readings)), strict=True):
         if any(decision.run_key for decision in decisions):
             decisions.append(Decision(None, "", memory))
             continue
-        decisions.append(decide(name, probe(reading.probe), reading.marks, memory, runs, now_s))
+        reported = with_reports(runs, reports, reading.left)
+        decisions.append(decide(name, probe(reading.probe), reading.marks, memory, reported, now_s))
     return decisions
 
 

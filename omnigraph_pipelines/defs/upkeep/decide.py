@@ -1,14 +1,15 @@
-"""Whether upkeep runs now: pure, from a number, its marks, what was remembered and which runs there were.
+"""Decide whether upkeep runs now: pure, from a number, its marks, what was remembered and which runs there were.
 
 Owns the marks, the keys of runs and the words for a quiet tick. Knows neither Dagster nor the graph: the sensors read the
 numbers, hand them in, and do what comes out.
 
 A number at or above the high mark arms the sensor; it stays armed until the number is at or below the low mark. While it is
 armed there is never more than one run, a failed run is repeated after a pause that doubles, and a run that succeeded without
-bringing the number down is not repeated before the number has grown: what it left is what the policy keeps.
+bringing the number down is not repeated before the number has grown from what the run reported: that is what the policy keeps.
+What was written after the run is not what it left.
 
-The truth is in the graph and in the runs; what is remembered between ticks only spares work. With it lost, one run too many
-may be asked for, and finds nothing to do.
+The truth is in the graph and in the runs; what is remembered between ticks only spares work. If it is lost, the sensor arms
+again at the high mark.
 """
 
 from __future__ import annotations
@@ -44,11 +45,13 @@ class Marks:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of this upkeep. ``ended_s`` is None while it is queued or under way."""
+    """One run of this upkeep. ``ended_s`` is None while it is queued or under way. ``left``: the number as the run reported it
+    when it ended; None if it reported none."""
 
     run_id: str
     succeeded: bool
     ended_s: float | None
+    left: int | None = None
 
     @property
     def name(self) -> str:
@@ -57,11 +60,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Memory:
-    """What one tick tells the next. ``left``: the number as the run ``left_by`` left it."""
+    """What one tick leaves for the next."""
 
     armed: bool = False
-    left: int | None = None
-    left_by: str | None = None
 
 
 def to_cursor(memories: Sequence[Memory]) -> str:
@@ -81,12 +82,7 @@ def from_cursor(cursor: str | None, count: int) -> list[Memory]:
 def _memory(found: object) -> Memory:
     if not isinstance(found, dict):
         return Memory()
-    left, left_by = found.get("left"), found.get("left_by")
-    return Memory(
-        found.get("armed") is True,
-        left if isinstance(left, int) and not isinstance(left, bool) else None,
-        left_by if isinstance(left_by, str) else None,
-    )
+    return Memory(found.get("armed") is True)
 
 
 @dataclass(frozen=True)
@@ -113,28 +109,28 @@ def decide(name: str, value: int, marks: Marks, memory: Memory, runs: Sequence[R
     failures = _failures(ended)
     if failures:
         assert ended[0].ended_s is not None
-        pause_s = pause_after(failures)
-        wait_s = ended[0].ended_s + pause_s - now_s
+        wait_s = ended[0].ended_s + pause_after(failures) - now_s
         if wait_s > 0:
             told = f"{numbers}; run {ended[0].name} failed, attempt {failures + 1} in {wait_s:.0f} s"
             return Decision(None, told, memory)
-        # A failed run leaves nothing to compare with.
-        memory = replace(memory, left=None, left_by=None)
-    elif memory.left_by is not None and ended and memory.left_by != _waits_for(ended):
-        memory = replace(memory, left=value, left_by=_waits_for(ended))
-    return _ask(name, value, marks, memory, ended, failures, numbers)
+    elif ended and not _is_worth_it(value, marks, ended[0], now_s):
+        return Decision(None, f"{numbers}; {_left(marks, ended[0])}", memory)
+    key = run_key(name, ended[0].run_id if ended else "none", failures + 1)
+    return Decision(key, f"{numbers}; attempt {failures + 1}", memory, failures + 1)
 
 
-def _ask(
-    name: str, value: int, marks: Marks, memory: Memory, ended: Sequence[Run], failures: int, numbers: str
-) -> Decision:
-    """Armed, nobody at it, no pause to keep: run, unless the last run has left just that."""
-    last = _waits_for(ended)
-    if not failures and memory.left is not None and value < marks.again(memory.left):
-        told = f"{numbers}; run {last[:8]} left {memory.left}, the next one at {marks.again(memory.left)}"
-        return Decision(None, told, memory)
-    key = run_key(name, last, failures + 1)
-    return Decision(key, f"{numbers}; attempt {failures + 1}", replace(memory, left_by=last), failures + 1)
+def _is_worth_it(value: int, marks: Marks, last: Run, now_s: float) -> bool:
+    """Return whether another run may bring the number down, after one that succeeded."""
+    if last.left is None:
+        assert last.ended_s is not None
+        return now_s - last.ended_s >= RETRY_S_MAX  # nothing to compare with: now and then
+    return value >= marks.again(last.left)
+
+
+def _left(marks: Marks, last: Run) -> str:
+    if last.left is None:
+        return f"run {last.name} did not report what it left, the next one an hour after it"
+    return f"run {last.name} left {last.left}, the next one at {marks.again(last.left)}"
 
 
 def run_key(name: str, after: str, attempt: int) -> str:
@@ -156,7 +152,3 @@ def _failures(ended: Sequence[Run]) -> int:
             break
         count += 1
     return count
-
-
-def _waits_for(ended: Sequence[Run]) -> str:
-    return ended[0].run_id if ended else "none"

@@ -17,14 +17,14 @@ RECONCILE: Final = "reconcile"
 KINDS: Final = (OPTIMIZE, COMPACTION, CLEANUP, RECONCILE)
 
 GRAPH_TAG: Final = "omnigraph/graph"
-BRANCH_TAG: Final = "omnigraph/branch"
-LANE_TAG: Final = "omnigraph/lane"
 UPKEEP_TAG: Final = "omnigraph/upkeep"
-NUMBERS_TAG: Final = "omnigraph/because"
-
-LANE: Final = "upkeep"
-# Whoever waits for the branch's pool gets it in this order: what was interrupted goes before what is new.
+# The pages of the UI do not show tags with this prefix: they are for programs.
+BRANCH_TAG: Final = ".dagster/omnigraph.branch"
+NUMBERS_TAG: Final = ".dagster/omnigraph.because"
+# Of runs that wait for the branch's pool: what was interrupted goes before what is new.
 RECOVERY_PRIORITY: Final = "10"
+# Of steps in one run. What optimize replaces is garbage for the cleanup of the same night.
+_STEP_PRIORITY: Final = {RECONCILE: "10", OPTIMIZE: "4", COMPACTION: "3", CLEANUP: "2"}
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,14 @@ class Names:
         return {GRAPH_TAG: self.graph.name, BRANCH_TAG: self.graph.branch}
 
     def tags(self, kind: str | None = None) -> dict[str, str]:
-        """Tags of a run; without a kind, of one that does several things."""
-        found = {**self.of_graph, LANE_TAG: LANE}
+        """Return tags of a run; without a kind, of one that does several things."""
+        found = dict(self.of_graph)
         if kind is not None:
             found[UPKEEP_TAG] = kind
         if kind == RECONCILE:
             found["dagster/priority"] = RECOVERY_PRIORITY
         return found
+
+    def step_tags(self, kind: str) -> dict[str, str]:
+        """Return tags of a step: an executor begins with the highest priority."""
+        return {**self.tags(kind), "dagster/priority": _STEP_PRIORITY[kind]}

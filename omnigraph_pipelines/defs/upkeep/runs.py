@@ -1,8 +1,9 @@
-"""Which runs of upkeep there were: Dagster's records as the plain values that ``decide`` judges."""
+"""Read which runs of upkeep there were, and what they reported, as the plain values that ``decide`` judges."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -55,6 +56,51 @@ def _ended(instance: dg.DagsterInstance, names: Names, kind: str) -> Iterator[Ru
     tags = {GRAPH_TAG: names.graph.name, UPKEEP_TAG: kind}
     for record in instance.get_run_records(dg.RunsFilter(tags=tags), limit=2 * RUNS_SEEN_MAX):
         run = record.dagster_run
-        if run.is_finished:
+        if run.is_finished and not _is_dry(run):
             ended_s = record.end_time if record.end_time is not None else record.update_timestamp.timestamp()
             yield Run(run.run_id, run.status is dg.DagsterRunStatus.SUCCESS, ended_s)
+
+
+def _is_dry(run: dg.DagsterRun) -> bool:
+    """Return whether a run was told to change nothing: it brings no number down, and leaves none."""
+    ops = run.run_config.get("ops") or {}
+    return isinstance(ops, dict) and any(
+        bool((one.get("config") or {}).get("dry_run")) for one in ops.values() if isinstance(one, dict)
+    )
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run of upkeep reported when it ended: the metadata of its materialization, numbers only."""
+
+    run_id: str
+    at_s: float
+    numbers: Mapping[str, int]
+
+
+def reports_of(instance: dg.DagsterInstance, names: Names, kind: str) -> list[Report]:
+    """Return the newest reports of this kind, newest first, however the runs were started."""
+    found = []
+    for record in instance.fetch_materializations(names.key(kind), limit=RUNS_SEEN_MAX).records:
+        made = record.asset_materialization
+        values = {} if made is None else {name: one.value for name, one in made.metadata.items()}
+        numbers = {
+            name: int(value)
+            for name, value in values.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+        found.append(Report(record.run_id, record.timestamp, numbers))
+    return found
+
+
+def with_reports(runs: Sequence[Run], reports: Sequence[Report], number: str) -> list[Run]:
+    """Return the runs with what each reported of a number. The newest report counts also where its run did several things."""
+    left = {one.run_id: one.numbers.get(number) for one in reversed(reports)}
+    found = [replace(run, left=left.get(run.run_id)) if run.succeeded else run for run in runs]
+    known = {run.run_id for run in runs}
+    if reports and reports[0].run_id not in known and reports[0].numbers.get(number) is not None:
+        at = next((n for n, run in enumerate(found) if run.ended_s is not None), len(found))
+        newest = found[at].ended_s if at < len(found) else None
+        if newest is None or newest < reports[0].at_s:
+            found.insert(at, Run(reports[0].run_id, True, reports[0].at_s, reports[0].numbers[number]))
+    return found

@@ -1,0 +1,62 @@
+"""The job that loads the quarantine of a source again: every file that was not loaded yet, each as one commit."""
+
+# No deferred annotations here: Dagster reads the config class from the parameters as they are.
+
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from omnigraph_pipelines.defs.ingest.names import Names
+from omnigraph_pipelines.failures import rows_metadata, told_to_dagster
+from omnigraph_pipelines.quarantine import Quarantine, open_entries, replay
+from omnigraph_pipelines.resources import Bound
+from omnigraph_pipelines.settings import text_of
+
+
+class ReplayConfig(dg.Config):
+    """What a replay can be told."""
+
+    batch: str | None = Field(default=None, description="Only the rows of this batch; all of the source if left out.")
+
+
+def replay_asset(names: Names, graph: Bound) -> dg.AssetsDefinition:
+    source = names.source
+
+    @dg.asset(
+        key=names.quarantine,
+        deps=[names.commit],
+        group_name=f"{names.graph.name}_quarantine",  # not beside the batches: "materialize all" there means batches
+        kinds={"lance"},
+        owners=list(source.owners),
+        pool=names.graph.pool,
+        tags={"omnigraph/graph": names.graph.name, "omnigraph/branch": names.graph.branch},
+        required_resource_keys=graph.required_keys,
+        description=f"Loads rows that were left out of batches of `{source.name}` again; what still does not fit stays.",
+    )
+    def quarantine(context: dg.AssetExecutionContext, config: ReplayConfig) -> dg.MaterializeResult[Any]:
+        with told_to_dagster(context), graph.opened(context.resources) as resource:
+            opened = resource.graph
+            options = {name: text_of(value) for name, value in names.graph.storage_options.items()}
+            kept = Quarantine(opened.uri, tuple(options.items()))
+            found = [
+                replay(opened, kept, entry, branch=names.graph.branch, appends=source.mode == "append")
+                for entry in open_entries(opened, kept, source.name, config.batch)
+            ]
+            head = opened.snapshot(names.graph.branch).commit_id
+        loaded, left = sum(one.loaded for one in found), sum(one.left for one in found)
+        rows = [
+            {"file": one.entry.path, "loaded": one.loaded, "left": one.left, "commit": one.commit_id or ""}
+            for one in found
+        ]
+        return dg.MaterializeResult(
+            metadata={
+                "summary": f"{loaded:,} rows of {len(found)} files loaded, {left:,} left",
+                "rows_loaded": loaded,
+                "rows_left": left,
+                **({"files": rows_metadata(rows)} if rows else {}),
+            },
+            data_version=dg.DataVersion(head),
+        )
+
+    return quarantine

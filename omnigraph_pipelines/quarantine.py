@@ -1,0 +1,250 @@
+"""Rows that were left out of a batch: whole, with their reasons, beside the graph on every kind of store.
+
+A file is ``<graph uri>.quarantine/<source>/<batch>.jsonl``. It is created and never replaced: other contents for the same batch
+get ``.2``, ``.3`` before the suffix. Knows neither Dagster nor Spark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import omnigraph as og
+from omnigraph_pipelines.settled import batch_name
+from omnigraph_pipelines.spark.sources import Options, filesystem
+
+UNDER: Final = "replayed"
+TOP_MAX: Final = 10
+_NUMBER: Final = re.compile(r"(?P<batch>.+?)(?:\.(?P<number>[0-9]+))?\.jsonl\Z")
+_ENDS_IN_NUMBER: Final = re.compile(r"\.([0-9]+)\Z")
+_TRIES_MAX: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of rows that were left out of a batch. ``number`` is 1 for the first of the batch."""
+
+    source: str
+    batch: str
+    number: int
+    path: str
+    size: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is wrong with the rows of a file: how many, by reason, and the ids that most of them miss."""
+
+    rows: int
+    reasons: Mapping[str, int]
+    missing: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows, "reasons": dict(self.reasons), "missing": dict(self.missing)}
+
+
+class Quarantine:
+    """The folder beside one graph. ``storage_options`` are those of the graph."""
+
+    def __init__(self, uri: str, storage_options: Options = ()) -> None:
+        self.uri = f"{uri.rstrip('/')}.quarantine"
+        self._store, self._root = filesystem(self.uri, storage_options)
+
+    def keep(self, source: str, batch: str, rows: Path) -> Entry:
+        """Keep the rows of a local file, unless the same rows of the batch are kept already."""
+        data = rows.read_bytes()
+        for number in range(1, _TRIES_MAX):
+            entry = self._entry(source, batch, number, len(data))
+            there = self._read(entry)
+            if there is None:
+                self._write(entry, data)
+                return entry
+            if there == data:
+                return entry
+        raise og.errors.LimitExceeded(f"{batch} of {source} has too many quarantine files", bound=_TRIES_MAX)
+
+    def rest_place(self, digest: str) -> Path | None:
+        """Return where a replay writes what is left before it commits; None where the graph is on an object store."""
+        if "://" in self.uri:
+            return None
+        folder = Path(self._root, ".replay")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{digest}.jsonl"
+
+    def entries(self, source: str | None = None, batch: str | None = None) -> list[Entry]:
+        """Return what is kept, by source, batch and number."""
+        from pyarrow import fs
+
+        found = []
+        selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        for info in self._store.get_file_info(selector):
+            parts = info.path[len(self._root) :].strip("/").split("/")
+            named = _NUMBER.fullmatch(parts[-1])
+            if info.type != fs.FileType.File or len(parts) != 2 or named is None or parts[0].startswith("."):
+                continue
+            number = int(named.group("number") or 1)
+            entry = self._entry(parts[0], unquote(named.group("batch")), number, int(info.size))
+            if source in (None, entry.source) and batch in (None, entry.batch):
+                found.append(entry)
+        return sorted(found, key=lambda one: (one.source, one.batch, one.number))
+
+    def lines(self, entry: Entry) -> Iterator[bytes]:
+        data = self._read(entry)
+        if data is None:
+            raise og.errors.NotFound(
+                f"no such quarantine file: {entry.path}", hint="`omnigraph-pipelines quarantine list` has what is kept"
+            )
+        yield from data.splitlines()
+
+    def _entry(self, source: str, batch: str, number: int, size: int) -> Entry:
+        # Of a batch whose name ends like a number of ours, the dot is encoded as well.
+        name = _ENDS_IN_NUMBER.sub(r"%2E\1", quote(batch, safe=""))
+        suffix = f".{number}" if number > 1 else ""
+        return Entry(source, batch, number, f"{self.uri}/{source}/{name}{suffix}.jsonl", size)
+
+    def _within(self, entry: Entry) -> str:
+        return f"{self._root}{entry.path[len(self.uri) :]}"
+
+    def _read(self, entry: Entry) -> bytes | None:
+        try:
+            with self._store.open_input_stream(self._within(entry)) as stream:
+                found: bytes = stream.read()
+                return found
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unavailable(entry.path, error) from error
+
+    def _write(self, entry: Entry, data: bytes) -> None:
+        within = self._within(entry)
+        try:
+            if "://" not in self.uri:
+                Path(within).parent.mkdir(parents=True, exist_ok=True)
+                with open(within, "xb") as file:
+                    file.write(data)
+                return
+            self._store.create_dir(within.rpartition("/")[0], recursive=True)
+            with self._store.open_output_stream(within) as out:
+                out.write(data)
+        except OSError as error:
+            raise _unavailable(entry.path, error) from error
+
+
+def _unavailable(path: str, error: OSError) -> og.errors.StoreUnavailable:
+    reason = " ".join(str(error).split())[:200]
+    return og.errors.StoreUnavailable(f"{path}: the quarantine cannot be reached: {reason}", path=path)
+
+
+def summary_of(lines: Iterable[bytes]) -> Summary:
+    """Count reasons and missing ids. A line that does not read counts as one of reason ``unreadable``."""
+    rows, reasons, missing = 0, Counter[str](), Counter[str]()
+    for line in lines:
+        rows += 1
+        for one in _reasons(line):
+            code = str(one.get("code", "unknown"))
+            reasons[code] += 1
+            if code == "missing-endpoint" and one.get("value") is not None:
+                missing[str(one["value"])] += 1
+    return Summary(rows, dict(reasons.most_common()), dict(missing.most_common(TOP_MAX)))
+
+
+def _reasons(line: bytes) -> list[Mapping[str, Any]]:
+    try:
+        found = json.loads(line)["reasons"]
+        return [one for one in found if isinstance(one, dict)]
+    except (ValueError, TypeError, LookupError):
+        return [{"code": "unreadable"}]
+
+
+# --- replay ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of loading a file again. ``left``: rows that still do not fit, kept as ``kept_as``."""
+
+    entry: Entry
+    commit_id: str | None
+    loaded: int
+    left: int = 0
+    kept_as: str | None = None
+    summary: Summary | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {**vars(self), "entry": self.entry.to_dict()}
+        return {**found, "summary": None if self.summary is None else self.summary.to_dict()}
+
+
+def open_entries(graph: og.Graph, quarantine: Quarantine, source: str, batch: str | None = None) -> list[Entry]:
+    """Return the files of a source whose present contents were not loaded again yet."""
+    done = {name.rpartition("/")[2] for name in graph.notes.list(f"{UNDER}/{source}")}
+    return [one for one in quarantine.entries(source, batch) if _digest(quarantine.lines(one)) not in done]
+
+
+def replay(graph: og.Graph, quarantine: Quarantine, entry: Entry, *, branch: str, appends: bool) -> Replay:
+    """Load a file of left-out rows again, as one commit under a key: a repeated replay adds no row twice.
+
+    Rows are merged, and what still does not fit is kept as a new file. Rows of a source that appends are loaded all or none.
+    """
+    lines = list(quarantine.lines(entry))
+    digest = _digest(lines)
+    key = f"{entry.source}/{batch_name(entry.batch)}.quarantine/{digest}"
+    with TemporaryDirectory(prefix="omnigraph-replay-") as folder:
+        file = Path(folder, "rows.jsonl")
+        file.write_bytes(b"".join(line + b"\n" for line in lines))
+        rest: list[bytes] = []
+        kept: Entry | None = None
+        if appends:
+            receipt = graph.load(file, mode="append", branch=branch, idempotency_key=key)
+        else:
+            place = quarantine.rest_place(digest) or Path(folder, "rest.jsonl")
+            receipt = graph.load(
+                file, mode="merge", branch=branch, on_bad_row="quarantine", quarantine_to=place, idempotency_key=key
+            )
+            rest = _rest(receipt, place, entry)
+            kept = _keep_rest(quarantine, entry, place, rest, len(lines))
+            place.unlink(missing_ok=True)
+    is_done = len(rest) < len(lines) or not lines
+    if is_done:
+        said = {"file": entry.path, "commit_id": receipt.commit_id, "left": len(rest)}
+        graph.notes.put(f"{UNDER}/{entry.source}/{batch_name(entry.batch)}/{digest}", json.dumps(said).encode())
+    path = None if kept is None else kept.path
+    summary = summary_of(rest) if rest else None
+    return Replay(entry, receipt.commit_id, len(lines) - len(rest), len(rest), path, summary)
+
+
+def _rest(receipt: og.Receipt, place: Path, entry: Entry) -> list[bytes]:
+    """Return the rows that still do not fit. The engine writes them before it commits, so a replay that died after its commit
+    has left them where the graph is on a disk."""
+    if place.exists():
+        return place.read_bytes().splitlines()
+    if not receipt.replayed:
+        return []
+    raise og.errors.InvalidInput(
+        f"{entry.path} was loaded by commit {receipt.commit_id}, and the process died before it kept the rows that did not fit",
+        hint="compare the file with that commit, put the rows that are missing into a new file and load it",
+        commit=receipt.commit_id,
+    )
+
+
+def _keep_rest(quarantine: Quarantine, entry: Entry, place: Path, rest: list[bytes], rows: int) -> Entry | None:
+    """Keep what is left as a new file, unless nothing of the old one fitted."""
+    return quarantine.keep(entry.source, entry.batch, place) if 0 < len(rest) < rows else None
+
+
+def _digest(lines: Iterable[bytes]) -> str:
+    found = hashlib.sha256()
+    for line in lines:
+        found.update(line + b"\n")
+    return found.hexdigest()[:32]
