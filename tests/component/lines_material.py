@@ -9,17 +9,15 @@ from lance import LanceDataset, LanceOperation, Transaction
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
-from omnigraph.manifest import rows as r
 from omnigraph.manifest.refs import BranchSource, NameEntry, Written
-from omnigraph.manifest.rows import Head, Pin
-from omnigraph.manifest.state import State, to_rows
+from omnigraph.manifest.rows import BaseVersion, Head, Parent, Pin
+from omnigraph.manifest.state import State
 from omnigraph.store import layout
-from omnigraph.table import strict
 from omnigraph.table.dataset import TableRef
 
 
 def fork(engine: Engine, pin: Pin) -> Pin:
-    """A fork of a table at its pin, on a ref of its own."""
+    """A fork of a table at its pin, on a ref of its own. ``make_line`` says whose it is."""
     ref = f"f-{new_ulid()}"
     clone = LanceOperation.Clone(True, None, pin.version, engine.tables.uri(TableRef(pin.location, pin.ref)), None)
     LanceDataset.commit(
@@ -28,28 +26,30 @@ def fork(engine: Engine, pin: Pin) -> Pin:
         max_retries=0,
         storage_options=engine.tables.options,
     )
-    return replace(pin, ref=ref)
+    bases = (BaseVersion(pin.ref, pin.version, needed=True), *pin.bases)
+    return replace(pin, ref=ref, bases=bases, recent=None)
 
 
 def make_line(engine: Engine, *pins: Pin) -> str:
-    """A line with the state of main, but for these pins, and without a name. Return the identity of its branch."""
+    """A line with the state of main, but for these pins, and without a name. Return the identity of its branch. Forks among the
+    pins are owned by it; what it has inherited keeps its owner."""
     main = engine.latest(MAIN).state
     identity = new_ulid()
+    head = Head(
+        identity,
+        main.head.commit_id,
+        name="feature",
+        parent=Parent(main.identity, None, main.version, main.head.commit_id),
+    )
+    own = {pin.key: replace(pin, owner=identity) if pin.ref is not None else pin for pin in pins}
     state = State(
         version=1,
         ref=layout.branch_ref(identity),
-        head=Head(identity, main.head.commit_id),
+        head=head,
         schema=main.schema,
-        tables={**main.tables, **{pin.key: pin for pin in pins}},
+        tables={**main.tables, **own},
     )
-    strict.create(
-        engine.tables,
-        engine.manifest.ref(state.ref),
-        r.ARROW_SCHEMA,
-        r.to_arrow(to_rows(state)),
-        uuid=new_uuid(),
-        properties={},
-    )
+    engine.manifest.create(state, uuid=new_uuid())
     return identity
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import lance
@@ -19,11 +19,14 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.graph import Graph
 from omnigraph.manifest.boundary import ALL
+from omnigraph.manifest.rows import BaseVersion, Head, Pin, SchemaRow
+from omnigraph.manifest.state import State
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
 from omnigraph.testing.content import content_of
 from omnigraph.testing.dead import leave_dead
-from omnigraph.upkeep import cleanup_look, recover
+from omnigraph.upkeep import cleanup_look, cleanup_roots, verify
+from omnigraph.upkeep.cleanup_roots import branch_ranges
 from tests.component.lines_material import bind, claim, fork, make_line, release
 from tests.component.upkeep_material import engine_of, make, people, pin_of
 
@@ -112,6 +115,65 @@ def test_a_version_that_another_line_has_inherited_is_kept(
     clean(graph, branches=branches)
     assert opens(engine, pin.location, pin.ref, pin.version)
     assert not opens(engine, pin.location, pin.ref, pin.version + 1)
+
+
+def test_the_base_that_a_fork_needs_is_kept_and_one_that_it_does_not_need_goes(graph: Graph, engine: Engine) -> None:
+    """A fork reads files of the version that it was made from, wherever that lies, until it needs none of them."""
+    first = fork(engine, pin_of(graph, KEY))
+    second = fork(engine, first)  # a fork of a fork: its chain names both
+    identity = make_line(engine, second)
+    grow(graph)
+    place = (first.location, first.ref)
+    plan = graph.plan_cleanup(keep=1, min_age="0s")
+    assert plan.orphans == (), "the first fork has no pin; the second needs its files"
+    doomed = {(line.location, line.ref): line.doomed for line in plan.lines}
+    assert first.version not in doomed.get(place, ()) and first.version not in doomed[(first.location, None)]
+    clean(graph)
+    assert opens(engine, second.location, second.ref, second.version)
+    assert [base.needed for base in engine.latest_of(identity).state.tables[KEY].bases] == [True, True]
+
+
+def test_a_fork_that_no_pin_needs_any_more_is_garbage(graph: Graph, engine: Engine) -> None:
+    first = fork(engine, pin_of(graph, KEY))
+    settled = replace(fork(engine, first), bases=tuple(replace(b, needed=False) for b in fork(engine, first).bases))
+    then, now = branch_states(settled)
+    kept = {place for place, _ in branch_ranges(then, now, "feature")}
+    assert (first.location, first.ref) not in kept
+
+
+def branch_states(pin: Pin) -> tuple[State, State]:
+    identity = new_ulid()
+    state = State(
+        version=1,
+        ref=layout.branch_ref(identity),
+        head=Head(identity, new_ulid()),
+        schema=SchemaRow("", "", "", ""),
+        tables={pin.key: replace(pin, owner=identity)},
+    )
+    return state, replace(state, version=2)
+
+
+def test_a_line_that_began_between_two_retained_commits_keeps_all_its_bases(graph: Graph, engine: Engine) -> None:
+    """Its earlier states may have needed what its newest does not: only the newest is looked at."""
+    first = fork(engine, pin_of(graph, KEY))
+    pin = replace(fork(engine, first), bases=(BaseVersion(first.ref, first.version, needed=False),))
+    then, now = branch_states(pin)
+    kept = {place for place, _ in branch_ranges(replace(then, tables={}), now, "feature")}
+    assert (first.location, first.ref) in kept
+
+
+def test_the_state_that_a_branch_was_made_from_is_kept(graph: Graph, engine: Engine) -> None:
+    """Merges begin there, also when nothing of the branch names a table of it any more."""
+    identity = make_line(engine)
+    parent = engine.latest_of(identity).state.head.parent
+    assert parent is not None
+    grow(graph)
+    clean(graph)
+    grow(graph)
+    clean(graph)
+    state = engine.manifest.open_at(parent.ref, parent.manifest_version).state
+    assert state.head.commit_id == parent.commit
+    assert all(opens(engine, pin.location, pin.ref, pin.version) for pin in state.tables.values())
 
 
 def test_a_version_that_a_branch_is_being_made_from_is_kept(graph: Graph, engine: Engine) -> None:
@@ -384,13 +446,32 @@ def test_scope_taken_for_roots_is_noticed(graph: Graph, engine: Engine, monkeypa
     assert [one.ref for one in graph.plan_cleanup(keep=1, min_age="0s").orphans] == [pin.ref]
 
 
+def test_a_base_that_is_no_root_is_noticed(graph: Graph, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the closure under bases the first fork is garbage, and the second, which reads its files, is lost."""
+    first = fork(engine, pin_of(graph, KEY))
+    make_line(engine, fork(engine, first))
+    grow(graph)
+    monkeypatch.setattr(cleanup_roots, "_bases", lambda *_, **__: iter(()))
+    monkeypatch.setattr(cleanup_look, "lines_named", lambda states: named_without_bases(states))
+    assert first.ref in [one.ref for one in graph.plan_cleanup(keep=1, min_age="0s").orphans]
+
+
+def named_without_bases(states: Iterable[State]) -> frozenset[tuple[str, str | None]]:
+    return frozenset(
+        place
+        for state in states
+        for pin in state.tables.values()
+        for place in ((pin.location, pin.ref), (pin.location, None))
+    )
+
+
 def test_inherited_tables_taken_for_own_are_noticed(
     graph: Graph, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bind(engine, "feature", make_line(engine))
     grow(graph)
-    monkeypatch.setattr(recover, "owned_keys", lambda state: tuple(state.tables))
-    assert graph.recover(grace_s=0).healed != (), "main's commits were undone on the branch's word"
+    monkeypatch.setattr(verify, "owned_keys", lambda state: tuple(state.tables))
+    assert "drift" in [problem.code for problem in graph.verify().problems], "main's commits would be put back"
 
 
 def test_public_names_reach_every_branch(graph: Graph) -> None:

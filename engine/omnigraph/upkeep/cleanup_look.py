@@ -19,12 +19,20 @@ from omnigraph.core.meter import Meter
 from omnigraph.distributed.staging_record import RECORD_LIFE_S, Records
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.state import State
+from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
 from omnigraph.table.collect import VersionFile, version_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.checkpoints import list_checkpoints, state_of
 from omnigraph.upkeep.cleanup_plan import Line, SeenCommit, oldest_retained
-from omnigraph.upkeep.cleanup_roots import BranchView, Staging, manifest_lines, table_lines
+from omnigraph.upkeep.cleanup_roots import (
+    BranchView,
+    Staging,
+    kept_ranges,
+    manifest_lines,
+    named_by,
+    table_lines,
+)
 from omnigraph.upkeep.rubbish import Line as Place
 from omnigraph.upkeep.rubbish import lines_claimed, lines_named, list_artefacts, unclaimed
 from omnigraph.wire.cleanup import Checkpoint, Orphan, Policy
@@ -64,20 +72,25 @@ def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us:
     ]
     views = [*acted, *others]
     checkpoints, pinned = _checkpoints(engine, meter)
-    pinned |= {f"source of a new branch {n}": state for n, state in enumerate(lines.sources)}
-    states = [state for view in views for state in (view.held.state, view.then)]
+    pinned |= _fork_points(engine, lines, meter)
+    states = [state for view in views for state in (view.held.state, view.then, *view.between)]
     _check_present(seen, views)
     return Look(
         now_us,
         tuple(acted),
         tuple(others),
         (
-            *manifest_lines(seen, views, intents, checkpoints, lines.sources),
+            *manifest_lines(seen, views, intents, pinned),
             *table_lines(seen, views, intents, pinned, staging),
         ),
         _orphans(
             engine,
-            unclaimed(artefacts, lines_named([*states, *pinned.values()]), lines_claimed(intents)),
+            unclaimed(
+                artefacts,
+                lines_named([*states, *pinned.values()]),
+                frozenset(kept_ranges(views, intents, pinned, staging)),
+                lines_claimed(intents),
+            ),
             policy,
             now_us,
             meter,
@@ -195,13 +208,35 @@ def _checkpoints(engine: Engine, meter: Meter) -> tuple[list[Checkpoint], dict[s
     """Every checkpoint with the state that it pins."""
     try:
         listed = list(list_checkpoints(engine, meter))
-        return listed, {one.name: state_of(engine, one, meter) for one in listed}
+        return listed, {f"checkpoint {one.name}": state_of(engine, one, meter) for one in listed}
     except OmnigraphError as error:
         raise Refused(
             f"a checkpoint cannot be read, so what it pins is not known: {error.message}",
             hint="`omnigraph verify` names what is wrong with it",
             reason="unreadable-checkpoint",
         ) from error
+
+
+def _fork_points(engine: Engine, lines: GraphLines, meter: Meter) -> dict[str, State]:
+    """The states from which branches are being made, and from which those that exist were made: merges begin at them."""
+    found = {f"source of a new branch {n}": state for n, state in enumerate(lines.sources)}
+    for line in lines.lines:
+        parent = line.held.state.head.parent
+        if parent is None:
+            continue
+        try:
+            state = engine.manifest.open_at(parent.ref, parent.manifest_version, meter).state
+        except NotFound:
+            continue  # reclaimed long ago: there is nothing left to keep
+        except OmnigraphError as error:
+            raise Refused(
+                f"what branch {line.label!r} was made from cannot be read: {error.message}",
+                hint="run `omnigraph verify`",
+                reason="unreadable-branch",
+                branch=line.label,
+            ) from error
+        found[f"where {line.label} was made"] = state
+    return found
 
 
 # --- branches -----------------------------------------------------------------------------------------------------------
@@ -240,11 +275,14 @@ def _branch(
         rows: list[CommitRow] = []
 
         def commits() -> Iterator[SeenCommit]:
+            last = None
             for row in engine.history.rows(held, meter):
                 if isinstance(row, CommitRow) and row.manifest_version > doomed:
                     rows.append(row)
                     at = row.manifest_version
-                    yield SeenCommit(row.commit_id, at, now_us if at > newest else modified.get(at))
+                    if at != last:  # the newest member of a swap stands for it: what is counted are swaps
+                        yield SeenCommit(row.commit_id, at, now_us if at > newest else modified.get(at))
+                    last = at
 
         oldest = oldest_retained(commits(), policy, now_us)  # reads no further back than it has to
         if oldest is None:
@@ -265,11 +303,20 @@ def _branch(
             reason="unreadable-branch",
             branch=branch,
         )
-    named: dict[str, set[int]] = {}
+    retained = [row for row in rows if row.manifest_version > oldest.manifest_version]
+    return BranchView(branch, held, oldest, then, named_by(retained), _between(engine, held, then, retained, meter))
+
+
+def _between(engine: Engine, held: Held, then: State, rows: Sequence[CommitRow], meter: Meter) -> tuple[State, ...]:
+    """States that name a line of a table which neither end of the retained commits names: it was made and left in between."""
+    known = {(pin.identity, pin.ref) for state in (then, held.state) for pin in state.tables.values()}
+    found = []
     for row in rows:
-        for key, change in row.tables.items() if row.manifest_version > oldest.manifest_version else ():
-            named.setdefault(key, set()).add(change.version)
-    return BranchView(branch, held, oldest, then, {key: frozenset(versions) for key, versions in named.items()})
+        new = {(change.identity, change.ref) for change in row.tables.values()} - known
+        if new:
+            found.append(engine.manifest.open_at(held.state.ref, row.manifest_version, meter).state)
+            known |= new
+    return tuple(found)
 
 
 def _check_present(seen: Mapping[Place, tuple[VersionFile, ...]], views: Sequence[BranchView]) -> None:

@@ -6,19 +6,19 @@ and its base, a staged batch what came after its base. What is deleted of the re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.lines import owned_keys
+from omnigraph.manifest.rows import CommitRow, Pin
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
 from omnigraph.table.collect import VersionFile
 from omnigraph.upkeep.cleanup_plan import Line, Range, SeenCommit
 from omnigraph.upkeep.rubbish import Line as Place
-from omnigraph.wire.cleanup import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -31,43 +31,62 @@ class Staging:
     expired: bool
 
 
+Named = Mapping[tuple[str, str | None], frozenset[int]]  # (identity of a table, ref) → versions
+NOTHING: Named = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class BranchView:
-    """A branch: its newest state, and the oldest commit that is retained, with its state. ``named``: versions of each table that
-    commits in between name. ``kept_whole``: why nothing of its line is deleted; None where the cleanup acts upon it."""
+    """A branch: its newest state, and the oldest commit that is retained, with its state. ``named``: the versions that commits in
+    between name. ``between``: states of theirs that name a line of a table which both ends do not. ``kept_whole``: why nothing of
+    its line is deleted; None where the cleanup acts upon it."""
 
     branch: str
     held: Held = field(repr=False)
     oldest: SeenCommit
     then: State = field(repr=False)
-    named: Mapping[str, frozenset[int]] = field(default_factory=dict, repr=False)
+    named: Named = field(default_factory=lambda: NOTHING, repr=False)
+    between: tuple[State, ...] = field(default=(), repr=False)
     kept_whole: str | None = None
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        return (self.then, self.held.state, *self.between)
+
+
+def named_by(rows: Iterable[CommitRow]) -> Named:
+    """The versions of tables that these commits published."""
+    found: dict[tuple[str, str | None], set[int]] = {}
+    for row in rows:
+        for change in row.tables.values():
+            found.setdefault((change.identity, change.ref), set()).add(change.version)
+    return {place: frozenset(versions) for place, versions in found.items()}
+
+
+# --- lines --------------------------------------------------------------------------------------------------------------
 
 
 def manifest_lines(
     seen: Mapping[Place, tuple[VersionFile, ...]],
     views: Sequence[BranchView],
     intents: Sequence[Intent],
-    checkpoints: Sequence[Checkpoint],
-    sources: Sequence[State],
+    pinned: Mapping[str, State],
 ) -> Iterator[Line]:
+    """The lines of the manifest. ``pinned``: states that are kept, by the reason."""
+    sources = [(source, intent) for intent in intents if intent.plan is not None for source in intent.plan.sources]
     for view in views:
         state = view.held.state
         kept = [Range(view.oldest.manifest_version, None, f"commit {view.oldest.commit_id} and newer")]
-        kept += [
-            Range(one.manifest_version, one.manifest_version, f"checkpoint {one.name}")
-            for one in checkpoints
-            if one.ref == state.ref and one.identity == state.identity
-        ]
+        kept += [Range(one.version, one.version, why) for why, one in pinned.items() if one.identity == state.identity]
         kept += [
             Range(intent.plan.base.manifest_version, None, f"pending {intent.kind} {intent.op}")
             for intent in intents
             if intent.plan is not None and intent.branch.identity == state.identity
         ]
         kept += [
-            Range(source.version, source.version, "a branch is being made from it")
-            for source in sources
-            if source.ref == state.ref and source.identity == state.identity
+            Range(source.manifest_version, source.manifest_version, f"source of pending {intent.kind} {intent.op}")
+            for source, intent in sources
+            if source.identity == state.identity
         ]
         place = (layout.MANIFEST, state.ref)
         yield Line("__manifest", *place, seen.get(place, ()), tuple(kept), view.kept_whole)
@@ -80,50 +99,87 @@ def table_lines(
     pinned: Mapping[str, State],
     staging: Sequence[Staging],
 ) -> Iterator[Line]:
-    kept: dict[Place, list[Range]] = {}
+    """The lines of tables that anything names."""
+    kept = kept_ranges(views, intents, pinned, staging)
     keys: dict[Place, str] = {}
     exempt: dict[str, str] = {}
-    for view in views:
-        for pin in (*view.then.tables.values(), *view.held.state.tables.values()):
-            keys[(pin.location, pin.ref)] = pin.key
-        for place, span in branch_ranges(view.then, view.held.state, view.branch, view.named):
-            kept.setdefault(place, []).append(span)
-    for name, state in pinned.items():
+    for state in (*(state for view in views for state in view.states), *pinned.values()):
         for pin in state.tables.values():
             keys.setdefault((pin.location, pin.ref), pin.key)
-            kept.setdefault((pin.location, pin.ref), []).append(Range(pin.version, pin.version, f"checkpoint {name}"))
+            for base in pin.bases:
+                keys.setdefault((pin.location, base.ref), pin.key)
     for intent in intents:
         for key in intent.keys:
             exempt[key] = f"pending {intent.kind} {intent.op}"
         for read in intent.plan.reads if intent.plan is not None else ():
             exempt.setdefault(read.key, f"read by pending {intent.kind} {intent.op}")
-    for record in staging:
-        for path, ref, pin_version in () if record.expired else record.tables:
-            # Its files may have been committed, undone, and be about to be committed again.
-            kept.setdefault((path, ref), []).append(Range(pin_version + 1, None, f"staged batch {record.id}"))
     for place in sorted(keys, key=lambda place: (keys[place], place[0], place[1] or "")):
         key = keys[place]
         yield Line(key, *place, seen.get(place, ()), tuple(kept.get(place, ())), exempt.get(key))
 
 
+# --- roots of table lines -----------------------------------------------------------------------------------------------
+
+
+def kept_ranges(
+    views: Sequence[BranchView], intents: Sequence[Intent], pinned: Mapping[str, State], staging: Sequence[Staging]
+) -> dict[Place, list[Range]]:
+    """What is kept of each line of a table. Closed under bases: whoever keeps a version keeps what it needs of other lines."""
+    kept: dict[Place, list[Range]] = {}
+
+    def keep(place: Place, low: int, high: int | None, why: str) -> None:
+        kept.setdefault(place, []).append(Range(low, high, why))
+
+    for view in views:
+        for place, span in branch_ranges(view.then, view.held.state, view.branch, view.named, view.between):
+            keep(place, span.low, span.high, span.why)
+    for why, state in pinned.items():
+        for pin in state.tables.values():
+            keep((pin.location, pin.ref), pin.version, pin.version, why)
+            for place, version in _bases(pin, needed_only=True):
+                keep(place, version, version, f"base of {why}")
+    for intent in intents:
+        for source in intent.plan.sources if intent.plan is not None else ():
+            why = f"source of pending {intent.kind} {intent.op}"
+            for table in source.tables:
+                keep((table.path, table.ref), table.version, table.version, why)
+                for ref, version, _needed in table.bases:
+                    keep((table.path, ref), version, version, why)
+    for record in staging:
+        for path, ref, pin_version in () if record.expired else record.tables:
+            # Its files may have been committed, undone, and be about to be committed again.
+            keep((path, ref), pin_version + 1, None, f"staged batch {record.id}")
+    return kept
+
+
 def branch_ranges(
-    then: State, now: State, branch: str, named: Mapping[str, frozenset[int]] = MappingProxyType({})
+    then: State, now: State, branch: str, named: Named = NOTHING, between: Sequence[State] = ()
 ) -> Iterator[tuple[Place, Range]]:
     """What a branch keeps of each table line. Pure.
 
-    Of a line that it commits to: everything from the oldest retained pin on. One that only one of the two states names was
-    forked, dropped or created in between, at a version that nobody has to know: all of it from there on is kept.
+    Of a line that it commits to: everything from the oldest retained pin on. One that only some of the states name was forked,
+    dropped or created in between, at a version that nobody has to know: all of it is kept.
     Of a line that another branch commits to: exactly the versions that its retained states and commits name; whatever that
-    other branch does on the line is none of its business."""
+    other branch does on the line is none of its business. The bases of every pin are kept: those that it needs, and all of a
+    line that began in between, because its earlier states may have needed what the newest does not.
+    """
     why = f"retained commits of {branch}"
+    states = (then, now, *between)
     old = {(pin.location, pin.ref): pin.version for pin in then.tables.values()}
-    new = {(pin.location, pin.ref): pin.version for pin in now.tables.values()}
-    own = {(state.tables[key].location, state.tables[key].ref) for state in (then, now) for key in owned_keys(state)}
-    for place in sorted(old.keys() | new.keys(), key=lambda place: (place[0], place[1] or "")):
-        if place in own:
-            yield place, Range(old.get(place, 0), None, why)
-    for state in (then, now):
-        for key, pin in state.tables.items():
+    own = {(state.tables[key].location, state.tables[key].ref) for state in states for key in owned_keys(state)}
+    for place in sorted(own, key=lambda place: (place[0], place[1] or "")):
+        yield place, Range(old.get(place, 0), None, why)
+    for state in states:
+        for pin in state.tables.values():
             place = (pin.location, pin.ref)
-            for version in sorted({pin.version, *named.get(key, ())}) if place not in own else ():
+            versions = {pin.version, *named.get((pin.identity, pin.ref), ())} if place not in own else set()
+            for version in sorted(versions):
                 yield place, Range(version, version, why)
+            for base, version in _bases(pin, needed_only=place in old):
+                yield base, Range(version, version, f"base of {why}")
+
+
+def _bases(pin: Pin, *, needed_only: bool) -> Iterator[tuple[Place, int]]:
+    for base in pin.bases:
+        if base.needed or not needed_only:
+            yield (pin.location, base.ref), base.version

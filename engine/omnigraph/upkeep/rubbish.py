@@ -45,12 +45,14 @@ def list_artefacts(engine: Engine, meter: Meter | None = None) -> Artefacts:
 
 
 def lines_named(states: Iterable[State]) -> frozenset[Line]:
-    """Every version line that some state publishes a version of. A fork needs its dataset's main line as well."""
+    """Every version line that some state publishes a version of, and those that such a version needs files of. A fork needs its
+    dataset's main line as well."""
     named: set[Line] = set()
     for state in states:
         for pin in state.tables.values():
             named.add((pin.location, pin.ref))
             named.add((pin.location, None))
+            named.update((pin.location, base.ref) for base in pin.bases if base.needed)
     return frozenset(named)
 
 
