@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from omnigraph.commit.durable import ENVIRONMENT
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.store.durability import sync_everything
@@ -22,10 +23,9 @@ COMMITS = "commits"
 COMMITS_MADE = 5
 
 AS_IT_IS, RELAXED, SYNCED_AROUND = HOWS = ("default", "relaxed", "synced-around")
-"""The engine by its default; told to sync nothing; the same with everything synced at each of its failpoints, which shows
+"""The engine as it promises by default; told to sync nothing; the same with everything synced at each of its failpoints, which shows
 that the judge finds nothing where all is synced in time."""
 
-ENVIRONMENT = "OMNIGRAPH_DURABILITY"
 Say = Callable[[Any], None]
 
 
