@@ -17,7 +17,8 @@ from omnigraph.commit.durable import ENVIRONMENT
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.store.durability import sync_everything
-from omnigraph.testing.operations import OPERATIONS, append, commit_id, keys_of, opened
+from omnigraph.testing.all_operations import OPERATIONS
+from omnigraph.testing.operations import append, commit_id, keys_of, opened
 
 COMMITS = "commits"
 COMMITS_MADE = 5
