@@ -9,7 +9,7 @@ import pytest
 from omnigraph.testing.powercut.cells import Cell, PowerCuts
 from omnigraph.testing.powercut.disk import SYNCED
 from omnigraph.testing.powercut.record import unavailable
-from omnigraph.testing.powercut.workload import COMMITS, RELAXED, SYNCED_AROUND
+from omnigraph.testing.powercut.workload import AS_IT_IS, COMMITS, RELAXED, SYNCED_AROUND
 
 pytestmark = [pytest.mark.crash, pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -33,4 +33,11 @@ def test_without_syncs_acknowledged_commits_are_lost_and_the_judge_says_so(cuts:
 def test_where_all_is_synced_around_the_swap_nothing_is_found(cuts: PowerCuts, name: str) -> None:
     result = cuts.run(Cell(name, 1, SYNCED_AROUND, SYNCED))
     assert (dict(result.findings), result.never_synced) == ({}, 0)
+    assert result.cuts > 30 and result.judged > 3
+
+
+@pytest.mark.parametrize(("name", "every"), [("append", 1), (COMMITS, 5)])
+def test_what_was_acknowledged_is_in_what_was_synced(cuts: PowerCuts, name: str, every: int) -> None:
+    result = cuts.run(Cell(name, 1, AS_IT_IS, SYNCED), every=every)
+    assert dict(result.findings) == {}
     assert result.cuts > 30 and result.judged > 3

@@ -73,6 +73,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "commits": (READ, lambda g, _: g.commits(limit=5)),
     "commit": (READ, lambda g, _: g.commit(g.commits(limit=1)[0].id)),
     "outcome": (READ, lambda g, _: g.outcome(g.commits(limit=1)[0].id)),
+    "recoveries": (READ, lambda g, _: g.recoveries()),
     "status": (READ, lambda g, _: g.status(deep=True)),
     "probe": (READ, lambda g, _: g.probe("pending_intents")),
     "intents": (READ, lambda g, _: g.intents()),

@@ -343,7 +343,7 @@ class Tables:
     def _read_transaction(self, handle: LanceDataset, version: int, meter: Meter | None) -> VersionTx | None:
         try:
             with metered(handle, meter, "versions"), panics_raised():
-                transaction = handle.read_transaction(version)
+                transaction = own_handle(handle).read_transaction(version)  # Lance borrows the handle for it
         except TypeError:
             # Lance cannot rebuild a Rewrite that touched an index. A plan's own transaction is always readable.
             return VersionTx(version, None, {}, "unreadable")

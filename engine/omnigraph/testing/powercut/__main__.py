@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from omnigraph.testing.operations import OPERATIONS
+from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.powercut.cells import NAMES, Cell, PowerCuts, Result
 from omnigraph.testing.powercut.disk import IMAGES
 from omnigraph.testing.powercut.record import unavailable

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.content import Content, content_of
-from omnigraph.testing.operations import OPERATIONS, create, opened
+from omnigraph.testing.operations import create, opened
 from omnigraph.testing.powercut.disk import IMAGES, MIXED, Disk, Image, read_folder, write_image
 from omnigraph.testing.powercut.judge import Said, judge
 from omnigraph.testing.powercut.record import Event, NotUnderstood, record

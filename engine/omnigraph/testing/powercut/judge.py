@@ -12,10 +12,11 @@ from omnigraph.commit.engine import MAIN
 from omnigraph.commit.recovery.outcome import LANDED, find_outcome
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
+from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.cells import READABLE, promised_by
 from omnigraph.testing.children import Child
 from omnigraph.testing.content import Content, content_of
-from omnigraph.testing.operations import OPERATIONS, create, opened, recover
+from omnigraph.testing.operations import create, opened, recover
 from omnigraph.testing.powercut.workload import COMMITS, COMMITS_MADE, name_of
 from omnigraph.testing.rest import findings_at_rest
 

@@ -13,19 +13,20 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from omnigraph.commit.durable import ENVIRONMENT
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.store.durability import sync_everything
-from omnigraph.testing.operations import OPERATIONS, append, commit_id, keys_of, opened
+from omnigraph.testing.all_operations import OPERATIONS
+from omnigraph.testing.operations import append, commit_id, keys_of, opened
 
 COMMITS = "commits"
 COMMITS_MADE = 5
 
 AS_IT_IS, RELAXED, SYNCED_AROUND = HOWS = ("default", "relaxed", "synced-around")
-"""The engine by its default; told to sync nothing; the same with everything synced at each of its failpoints, which shows
+"""The engine as it promises by default; told to sync nothing; the same with everything synced at each of its failpoints, which shows
 that the judge finds nothing where all is synced in time."""
 
-ENVIRONMENT = "OMNIGRAPH_DURABILITY"
 Say = Callable[[Any], None]
 
 
