@@ -108,7 +108,7 @@ WRITES: dict[str, tuple[str, Callable[[Given], object]]] = {
 # These ask nothing of storage, or end the handle.
 NEITHER = {
     "Graph.catalog", "Graph.uri", "Graph.storage_version", "Graph.close", "Graph.checkpoints", "Graph.notes",
-    "StagingTxn.id", "StagingTxn.base", "StagingTxn.branch", "StagingTxn.staged", "StagingTxn.key_of",
+    "StagingTxn.id", "StagingTxn.base", "StagingTxn.branch", "StagingTxn.staged",
     "StagingTxn.sent",
 }  # fmt: skip
 
