@@ -1,4 +1,4 @@
-"""Complaints about a graph file: one sentence each, with its place in the text.
+"""FileComplaints about a graph file: one sentence each, with its place in the text.
 
 Owns the sentences, the place that each belongs to, and the one error that carries all of them. Prints no value of a setting that
 may hold a secret.
@@ -59,7 +59,7 @@ def refused(problems: Sequence[Problem]) -> og.errors.InvalidInput:
     )
 
 
-class Complaints:
+class FileComplaints:
     """Collects problems and finds the place of each in the text."""
 
     def __init__(self, places: Mapping[Path_, tuple[int, int]], where: Path | None) -> None:

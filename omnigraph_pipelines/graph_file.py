@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 import omnigraph as og
-from omnigraph_pipelines.complaints import Complaints, Path_, Problem, meant, refused, sentences
+from omnigraph_pipelines.complaints import FileComplaints, Path_, Problem, meant, refused, sentences
 from omnigraph_pipelines.order import circle_in
 from omnigraph_pipelines.settings import Settings, SourceSettings, absolute
 
@@ -164,7 +164,7 @@ def _mark(node: yaml.Node) -> tuple[int, int]:
 
 
 def _checked(values: Any, places: Mapping[Path_, tuple[int, int]], folder: Path, where: Path | None) -> GraphFile:
-    complaints = Complaints(places, where)
+    complaints = FileComplaints(places, where)
     if not isinstance(values, dict):
         complaints.add((), "a graph file is a mapping with 'graph' and 'sources'")
         raise refused(complaints.found)
@@ -185,7 +185,7 @@ def _checked(values: Any, places: Mapping[Path_, tuple[int, int]], folder: Path,
     return GraphFile(settings, catalog, where)
 
 
-def _catalog(settings: Settings, complaints: Complaints) -> Any:
+def _catalog(settings: Settings, complaints: FileComplaints) -> Any:
     path, file = ("graph", "schema"), Path(settings.graph.schema_file)
     try:
         return og.parse_schema(_text(file))
@@ -194,7 +194,7 @@ def _catalog(settings: Settings, complaints: Complaints) -> Any:
     return None
 
 
-def _check_names(settings: Settings, complaints: Complaints) -> None:
+def _check_names(settings: Settings, complaints: FileComplaints) -> None:
     seen: set[str] = set()
     for index, source in enumerate(settings.sources):
         if source.name in seen:
@@ -204,7 +204,7 @@ def _check_names(settings: Settings, complaints: Complaints) -> None:
         seen.add(source.name)
 
 
-def _check_order(settings: Settings, complaints: Complaints) -> None:
+def _check_order(settings: Settings, complaints: FileComplaints) -> None:
     """Check that ``after`` names other sources of this file, and that no source waits for itself."""
     known = {source.name for source in settings.sources}
     after: dict[str, tuple[str, ...]] = {}
@@ -219,7 +219,7 @@ def _check_order(settings: Settings, complaints: Complaints) -> None:
         complaints.add(("sources", index, "after"), f"sources wait for one another: {' after '.join(circle)}")
 
 
-def _check_types(settings: Settings, catalog: Any, complaints: Complaints) -> None:
+def _check_types(settings: Settings, catalog: Any, complaints: FileComplaints) -> None:
     writers: dict[str, list[tuple[int, SourceSettings, Path_]]] = {}
     for index, source in enumerate(settings.sources):
         for path, kind, name in _named(source):
@@ -265,7 +265,7 @@ def _unknown_type(catalog: Any, kind: str | None, name: str) -> str:
     return f"the schema has no {what} {name!r}{meant(name, known)}"
 
 
-def _check_columns(table: Any, catalog: Any, path: Path_, complaints: Complaints) -> None:
+def _check_columns(table: Any, catalog: Any, path: Path_, complaints: FileComplaints) -> None:
     declared = _declared(catalog, "node" if table.node is not None else "edge", table.type)
     if declared is None:
         return

@@ -29,7 +29,7 @@ _TRIES_MAX: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Entry:
+class QuarantineFile:
     """One file of rows that were left out of a batch. ``number`` is 1 for the first of the batch."""
 
     source: str
@@ -61,7 +61,7 @@ class Quarantine:
         self.uri = f"{uri.rstrip('/')}.quarantine"
         self._store, self._root = filesystem(self.uri, storage_options)
 
-    def keep(self, source: str, batch: str, rows: Path) -> Entry:
+    def keep(self, source: str, batch: str, rows: Path) -> QuarantineFile:
         """Keep the rows of a local file, unless the same rows of the batch are kept already."""
         data = rows.read_bytes()
         for number in range(1, _TRIES_MAX):
@@ -82,7 +82,7 @@ class Quarantine:
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{digest}.jsonl"
 
-    def entries(self, source: str | None = None, batch: str | None = None) -> list[Entry]:
+    def entries(self, source: str | None = None, batch: str | None = None) -> list[QuarantineFile]:
         """Return what is kept, by source, batch and number."""
         from pyarrow import fs
 
@@ -99,7 +99,7 @@ class Quarantine:
                 found.append(entry)
         return sorted(found, key=lambda one: (one.source, one.batch, one.number))
 
-    def lines(self, entry: Entry) -> Iterator[bytes]:
+    def lines(self, entry: QuarantineFile) -> Iterator[bytes]:
         data = self._read(entry)
         if data is None:
             raise og.errors.NotFound(
@@ -107,16 +107,16 @@ class Quarantine:
             )
         yield from data.splitlines()
 
-    def _entry(self, source: str, batch: str, number: int, size: int) -> Entry:
+    def _entry(self, source: str, batch: str, number: int, size: int) -> QuarantineFile:
         # Of a batch whose name ends like a number of ours, the dot is encoded as well.
         name = _ENDS_IN_NUMBER.sub(r"%2E\1", quote(batch, safe=""))
         suffix = f".{number}" if number > 1 else ""
-        return Entry(source, batch, number, f"{self.uri}/{source}/{name}{suffix}.jsonl", size)
+        return QuarantineFile(source, batch, number, f"{self.uri}/{source}/{name}{suffix}.jsonl", size)
 
-    def _within(self, entry: Entry) -> str:
+    def _within(self, entry: QuarantineFile) -> str:
         return f"{self._root}{entry.path[len(self.uri) :]}"
 
-    def _read(self, entry: Entry) -> bytes | None:
+    def _read(self, entry: QuarantineFile) -> bytes | None:
         try:
             with self._store.open_input_stream(self._within(entry)) as stream:
                 found: bytes = stream.read()
@@ -126,7 +126,7 @@ class Quarantine:
         except OSError as error:
             raise _unavailable(entry.path, error) from error
 
-    def _write(self, entry: Entry, data: bytes) -> None:
+    def _write(self, entry: QuarantineFile, data: bytes) -> None:
         within = self._within(entry)
         try:
             if "://" not in self.uri:
@@ -174,7 +174,7 @@ def _reasons(line: bytes) -> list[Mapping[str, Any]]:
 class Replay:
     """What came of loading a file again. ``left``: rows that still do not fit, kept as ``kept_as``."""
 
-    entry: Entry
+    entry: QuarantineFile
     commit_id: str | None
     loaded: int
     left: int = 0
@@ -186,13 +186,15 @@ class Replay:
         return {**found, "summary": None if self.summary is None else self.summary.to_dict()}
 
 
-def open_entries(graph: og.Graph, quarantine: Quarantine, source: str, batch: str | None = None) -> list[Entry]:
+def open_entries(
+    graph: og.Graph, quarantine: Quarantine, source: str, batch: str | None = None
+) -> list[QuarantineFile]:
     """Return the files of a source whose present contents were not loaded again yet."""
     done = {name.rpartition("/")[2] for name in graph.notes.list(f"{UNDER}/{source}")}
     return [one for one in quarantine.entries(source, batch) if _digest(quarantine.lines(one)) not in done]
 
 
-def replay(graph: og.Graph, quarantine: Quarantine, entry: Entry, *, branch: str, appends: bool) -> Replay:
+def replay(graph: og.Graph, quarantine: Quarantine, entry: QuarantineFile, *, branch: str, appends: bool) -> Replay:
     """Load a file of left-out rows again, as one commit under a key: a repeated replay adds no row twice.
 
     Rows are merged, and what still does not fit is kept as a new file. Rows of a source that appends are loaded all or none.
@@ -204,7 +206,7 @@ def replay(graph: og.Graph, quarantine: Quarantine, entry: Entry, *, branch: str
         file = Path(folder, "rows.jsonl")
         file.write_bytes(b"".join(line + b"\n" for line in lines))
         rest: list[bytes] = []
-        kept: Entry | None = None
+        kept: QuarantineFile | None = None
         if appends:
             receipt = graph.load(file, mode="append", branch=branch, idempotency_key=key)
         else:
@@ -224,7 +226,7 @@ def replay(graph: og.Graph, quarantine: Quarantine, entry: Entry, *, branch: str
     return Replay(entry, receipt.commit_id, len(lines) - len(rest), len(rest), path, summary)
 
 
-def _rest(receipt: og.Receipt, place: Path, entry: Entry) -> list[bytes]:
+def _rest(receipt: og.Receipt, place: Path, entry: QuarantineFile) -> list[bytes]:
     """Return the rows that still do not fit. The engine writes them before it commits, so a replay that died after its commit
     has left them where the graph is on a disk."""
     if place.exists():
@@ -238,7 +240,9 @@ def _rest(receipt: og.Receipt, place: Path, entry: Entry) -> list[bytes]:
     )
 
 
-def _keep_rest(quarantine: Quarantine, entry: Entry, place: Path, rest: list[bytes], rows: int) -> Entry | None:
+def _keep_rest(
+    quarantine: Quarantine, entry: QuarantineFile, place: Path, rest: list[bytes], rows: int
+) -> QuarantineFile | None:
     """Keep what is left as a new file, unless nothing of the old one fitted."""
     return quarantine.keep(entry.source, entry.batch, place) if 0 < len(rest) < rows else None
 

@@ -10,7 +10,7 @@ import omnigraph as og
 from omnigraph_pipelines import planning
 from omnigraph_pipelines.cli.telling import File, Json, answer, out
 from omnigraph_pipelines.graph_file import GraphFile, load_graph_file
-from omnigraph_pipelines.quarantine import Entry, Quarantine, Summary, open_entries, replay, summary_of
+from omnigraph_pipelines.quarantine import Quarantine, QuarantineFile, Summary, open_entries, replay, summary_of
 from omnigraph_pipelines.settings import text_of
 
 _ROWS_SHOWN = 5
@@ -108,13 +108,13 @@ def _nothing(source: str | None, batch: str | None) -> og.errors.NotFound:
     )
 
 
-def _first(kept: Quarantine, entry: Entry) -> list[str]:
+def _first(kept: Quarantine, entry: QuarantineFile) -> list[str]:
     return [
         line.decode("utf-8", "replace")[:300] for line, _ in zip(kept.lines(entry), range(_ROWS_SHOWN), strict=False)
     ]
 
 
-def _print(entry: Entry, summary: Summary, rows: list[str]) -> None:
+def _print(entry: QuarantineFile, summary: Summary, rows: list[str]) -> None:
     out(f"{entry.source}/{entry.batch}: {summary.rows} rows in {entry.path}")
     _print_summary(summary)
     for row in rows:

@@ -13,7 +13,7 @@ import dagster as dg
 
 import omnigraph as og
 from omnigraph_pipelines.failures import rows_metadata
-from omnigraph_pipelines.quarantine import Entry, Summary
+from omnigraph_pipelines.quarantine import QuarantineFile, Summary
 
 if TYPE_CHECKING:
     from omnigraph_pipelines.spark.staging import StagedBatch
@@ -60,7 +60,7 @@ def staged_table(staged: StagedBatch, table_key: str) -> Metadata:
 class Kept:
     """Where the rows that were left out are, and what is wrong with them."""
 
-    entry: Entry
+    entry: QuarantineFile
     summary: Summary
 
 
