@@ -19,6 +19,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Graph": ("omnigraph.graph", "Graph"),
     "LoadOptions": ("omnigraph.options", "LoadOptions"),
     "CheckReport": ("omnigraph.wire.receipt", "CheckReport"),
+    "LoadPlan": ("omnigraph.wire.receipt", "LoadPlan"),
     "StagedFragments": ("omnigraph.distributed.fragments", "StagedFragments"),
     "TableFile": ("omnigraph.write.sources.batch", "TableFile"),
     "check_staged": ("omnigraph.distributed.staged_load", "check_staged"),

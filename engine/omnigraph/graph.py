@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from omnigraph.commit import exclusive as exclusive_use
 from omnigraph.commit.engine import MAIN, Engine
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from omnigraph.wire.cleanup import CleanupPlan, CleanupReport
     from omnigraph.wire.history import Commit, Commits
     from omnigraph.wire.optimize import ManifestReport, OptimizeReport
-    from omnigraph.wire.receipt import CheckReport, Outcome, Receipt
+    from omnigraph.wire.receipt import CheckReport, LoadPlan, Outcome, Receipt
     from omnigraph.wire.recovery import PendingIntents, RecoveryHistory, RecoveryReport, RepairReport
     from omnigraph.wire.status import StatusReport
     from omnigraph.wire.verify import VerifyReport
@@ -225,6 +225,7 @@ class Graph:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
+    @overload
     def load(
         self,
         source: Any,
@@ -239,11 +240,50 @@ class Graph:
         quarantine_to: str | Path | None = None,
         expect_head: str | None = None,
         deadline_s: float = 60,
+        dry_run: Literal[False] = False,
         progress: Listener | None = None,
-    ) -> Receipt:
-        """Bring records into the graph: one call, one commit over any number of tables, one receipt. ``progress`` is
-        called with a ``Progress`` now and then while it goes on; so it is wherever it is a parameter."""
-        from omnigraph.write.load import load
+    ) -> Receipt: ...
+
+    @overload
+    def load(
+        self,
+        source: Any,
+        *,
+        mode: str,
+        branch: str = MAIN,
+        from_branch: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        on_bad_row: str = "fail",
+        bad_rows_max: int | float | None = None,
+        quarantine_to: str | Path | None = None,
+        expect_head: str | None = None,
+        deadline_s: float = 60,
+        dry_run: Literal[True],
+        progress: Listener | None = None,
+    ) -> LoadPlan: ...
+
+    def load(
+        self,
+        source: Any,
+        *,
+        mode: str,
+        branch: str = MAIN,
+        from_branch: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        on_bad_row: str = "fail",
+        bad_rows_max: int | float | None = None,
+        quarantine_to: str | Path | None = None,
+        expect_head: str | None = None,
+        deadline_s: float = 60,
+        dry_run: bool = False,
+        progress: Listener | None = None,
+    ) -> Receipt | LoadPlan:
+        """Bring records into the graph: one call, one commit over any number of tables, one receipt. ``dry_run`` returns
+        the plan instead, and writes nothing. ``progress`` is called with a ``Progress`` now and then while it goes on; so it
+        is wherever it is a parameter."""
+        from omnigraph.write.load import load, plan_load
 
         options = LoadOptions(
             mode=mode,
@@ -257,6 +297,9 @@ class Graph:
             expect_head=expect_head,
             deadline_s=deadline_s,
         )
+        if dry_run:
+            with self._doing("load", listener=progress):
+                return plan_load(self._engine, source, options)
         with self._doing("load", writes=True, listener=progress) as doing:
             return _noted(doing, load(self._engine, source, options))
 

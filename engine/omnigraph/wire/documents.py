@@ -15,7 +15,7 @@ from omnigraph.wire.jsonschema import DIALECT, Definitions, document
 from omnigraph.wire.model import Model
 from omnigraph.wire.optimize import Compacted, OptimizeReport
 from omnigraph.wire.program import DoctorReport, ErrorBody, ErrorCode, ErrorCodes, LintReport, Version
-from omnigraph.wire.receipt import CheckReport, Loaded, Mutated, Outcome
+from omnigraph.wire.receipt import CheckReport, Loaded, LoadPlan, Mutated, Outcome
 from omnigraph.wire.recovery import IntentList, PendingIntent, Recovered, Recoveries, RepairReport
 from omnigraph.wire.status import StatusReport
 from omnigraph.wire.verify import VerifyReport
@@ -24,7 +24,7 @@ _LIST_OF_NAMES: Final = re.compile(r'\[\s+"[^\[\]{}]*"\s+\]')
 
 RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
     "init": (Created,),
-    "load": (Loaded, CheckReport),
+    "load": (Loaded, CheckReport, LoadPlan),
     "mutate": (Mutated,),
     "snapshot": (SnapshotOf,),
     "query": (QueryResult,),

@@ -151,6 +151,50 @@ class Outcome(Model):
 
 
 @dataclass(frozen=True)
+class PlannedTable(Model):
+    """What a plan does to one table. ``effects``: the kinds of its durable changes, in their order; ``version``: what would be
+    published, from ``version_before``. Counts are of rows; None where nothing is compared."""
+
+    effects: tuple[str, ...]
+    version_before: Count
+    version: Count
+    inserted: Count | None = 0
+    updated: Count | None = 0
+    deleted: Count | None = 0
+    unchanged: Count | None = 0
+
+
+@dataclass(frozen=True, repr=False)
+class LoadPlan(Model):
+    """What a load would do now. Nothing was written. ``tables``: those that change; ``reads``: tables that the checks rest on,
+    with their versions; ``unchanged``: rows that are there already, by table; ``stages_first``: the files are written before
+    the write is announced, because that takes long."""
+
+    branch: str
+    mode: InputMode
+    base_commit: str
+    base_version: Count
+    schema_id: str
+    tables: Mapping[str, PlannedTable]
+    reads: Mapping[str, Count] = field(default_factory=dict)
+    unchanged: Mapping[str, Count] = field(default_factory=dict)
+    rejected: RejectedRows = field(default_factory=RejectedRows)
+    stages_first: bool = False
+
+    def __repr__(self) -> str:
+        tables = "; ".join(f"{key}: {'+'.join(table.effects)}" for key, table in self.tables.items())
+        return f"<LoadPlan on {self.base_commit} of {self.branch}: {tables or 'nothing to do'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (key, ", ".join(t.effects), t.version_before, t.version, t.inserted, t.updated, t.deleted, t.unchanged)
+            for key, t in self.tables.items()
+        ]
+        names = ("table", "effects", "from version", "to", *_VERBS)
+        return html_table(names, rows, f"a load on {self.branch}", empty="nothing to do")
+
+
+@dataclass(frozen=True)
 class CheckReport(Model):
     """What ``graph.check`` found. Nothing was written. ``pins``: what the answer rests on; ``digest``: of the staged
     fragments that were checked."""

@@ -11,17 +11,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.commit.builder import Planned
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
+from omnigraph.commit.protocol.planning import plan_of
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import progress
 from omnigraph.core.errors import NotFound
+from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog
 from omnigraph.schema.catalog import EdgeType
-from omnigraph.wire.receipt import Receipt, RejectedRows, TableChange
+from omnigraph.wire.receipt import LoadPlan, PlannedTable, Receipt, RejectedRows, TableChange
 from omnigraph.write.base.changes import TypeChange
 from omnigraph.write.load_options import CheckReport, LoadOptions, load_request, replay
 from omnigraph.write.receipt import receipt_of
@@ -38,7 +41,7 @@ from omnigraph.write.streamed_load import load_stream
 
 
 @dataclass
-class _Load:
+class Load:
     """One load under way: what was read, and what survives a change of plan."""
 
     engine: Engine
@@ -172,7 +175,15 @@ def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
     )
 
 
-def _read(engine: Engine, source: Any, options: LoadOptions) -> _Load:
+def plan_load(engine: Engine, source: Any, options: LoadOptions) -> LoadPlan:
+    """What ``load`` would do now. Writes nothing; what can be read only once is read."""
+    if options.from_branch is not None:
+        raise NotFound(f"no branch {options.from_branch!r}", branch=options.from_branch)
+    engine.ref_of(options.branch)
+    return _explained(_read(engine, source, options), Meter())
+
+
+def _read(engine: Engine, source: Any, options: LoadOptions) -> Load:
     held = engine.known(options.branch) or engine.latest(options.branch)
     catalog = engine.catalog(held.state.schema)
     with progress.phase("reading"):
@@ -185,4 +196,38 @@ def _read(engine: Engine, source: Any, options: LoadOptions) -> _Load:
             keep_rejected=options.on_bad_row == "quarantine",
             opener=store_opener(engine.store.lance_options),
         )
-    return _Load(engine, options, catalog, given)
+    return Load(engine, options, catalog, given)
+
+
+def _explained(work: Load, meter: Meter) -> LoadPlan:
+    """Judge the input against the branch as it is now, and tell what would be written. Writes nothing."""
+    engine, options = work.engine, work.options
+    held = read_current(engine, options.branch, meter=meter)
+    txn = Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter)
+    prepared = work.prepare(txn)
+    planned = None
+    if prepared is not None:
+        planned = plan_of(txn, load_request(options, work.input.tables), prepared, new_ulid(engine.clock))
+    state = txn.state
+    return LoadPlan(
+        branch=options.branch,
+        mode=options.input_mode,
+        base_commit=state.head.commit_id,
+        base_version=state.version,
+        schema_id=state.schema.id,
+        tables={} if planned is None else _planned_tables(planned),
+        reads={} if planned is None else {read.key: read.pin for read in planned.plan.reads},
+        unchanged={key: change.unchanged or 0 for key, change in work.unchanged.items()},
+        rejected=rejected_rows(() if work.sifted is None else work.sifted.rejected),
+        stages_first=prepared is not None and prepared.stage_first,
+    )
+
+
+def _planned_tables(planned: Planned) -> dict[str, PlannedTable]:
+    found = {}
+    for chain in planned.plan.chains:
+        [counts] = planned.counts.get(chain.key) or (None,)
+        kinds = tuple(effect.kind for effect in chain.effects)
+        facts = dict.fromkeys(("inserted", "updated", "deleted", "unchanged")) if counts is None else counts.to_json()
+        found[chain.key] = PlannedTable(kinds, chain.pin, chain.version, **facts)
+    return found

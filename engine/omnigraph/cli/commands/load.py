@@ -78,6 +78,9 @@ def run(
     ] = None,
     deadline: Annotated[float, typer.Option("--deadline", metavar="SECONDS", help="Give up after so long.")] = 60.0,
     check: Annotated[bool, typer.Option("--check", help="Validate only; write nothing.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print what would be written to each table; write nothing.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Consent to overwriting on a remote store.")] = False,
 ) -> Answer:
     """Bring records into a graph, as one commit.
@@ -91,6 +94,8 @@ def run(
     with _source(data, node or (), edge or ()) as source:
         if check:
             return _check(call, source, mode, branch)
+        if explain:
+            return _explain(call, source, mode, branch, on_bad_row, bound)
         if mode is Mode.overwrite:
             call.want_consent("load --mode overwrite", yes=yes)
         with call.writing() as graph, call.screen.busy("loading"):
@@ -162,6 +167,43 @@ def _reasons(row: Mapping[str, Any]) -> str:
 
 
 # --- checking only ------------------------------------------------------------------------------------------------------
+
+
+def _explain(
+    call: Call, source: Any, mode: Mode, branch: str, on_bad_row: OnBadRow, bound: int | float | None
+) -> Answer:
+    with call.reading() as graph, call.screen.busy("planning"):
+        plan = graph.load(
+            source,
+            mode=mode.value,
+            branch=branch,
+            on_bad_row=on_bad_row.value,
+            bad_rows_max=bound,
+            dry_run=True,
+        )
+
+    def show(screen: Screen) -> None:
+        screen.line(f"on commit {plan.base_commit} of {plan.branch}; nothing was written")
+        names = ("inserted", "updated", "deleted", "unchanged")
+        rows = [
+            (
+                key,
+                ", ".join(table.effects),
+                f"{table.version_before} → {table.version}",
+                *(getattr(table, n) for n in names),
+            )
+            for key, table in plan.tables.items()
+        ]
+        if rows:
+            screen.table(("table", "effects", "version", *names), rows)
+        else:
+            screen.line("nothing to do")
+        if plan.reads:
+            screen.line("checked against " + ", ".join(f"{key} at {version}" for key, version in plan.reads.items()))
+        if plan.rejected:
+            screen.line(f"{count_text(plan.rejected.total, 'row')} would be left out", style="yellow")
+
+    return Answer(plan, show)
 
 
 def _check(call: Call, source: Any, mode: Mode, branch: str) -> Answer:

@@ -12,19 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.commit.builder import Minting, Planned, build_plan
+from omnigraph.commit.builder import Planned
 from omnigraph.commit.conflicts import after_refusal, key_row
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import Check
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import encode_plan
 from omnigraph.commit.pins import landed_pins
-from omnigraph.commit.plan import PublishPlan, RequestInfo
+from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.pressure import Level, Pressure
 from omnigraph.commit.protocol.admission import apply_back_pressure, check_request, early_answer, warned
 from omnigraph.commit.protocol.ahead import predicted_pins, remember_own_rows, write_ahead
 from omnigraph.commit.protocol.apply import Applied, Landing, Sending, apply, first_is_staged
 from omnigraph.commit.protocol.compensate import Aborted, WasPublished, end_by_abort
+from omnigraph.commit.protocol.planning import plan_of
 from omnigraph.commit.protocol.publish import NotPublished, Published, publish, publish_change
 from omnigraph.commit.queue.arming import Arming, Queueing
 from omnigraph.commit.queue.timing import FrontWatch
@@ -39,7 +40,6 @@ from omnigraph.core.errors import (
     OmnigraphError,
     OutcomeUnknown,
 )
-from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.swap import Held, Written
@@ -109,31 +109,6 @@ def _prepare(txn: Txn, prepare: Prepare) -> Prepared | _Retry | None:
     return prepared
 
 
-def _plan(engine: Engine, request: Request, txn: Txn, prepared: Prepared, op: str) -> Planned:
-    info = RequestInfo(
-        id=new_ulid(engine.clock),
-        kind=request.kind,
-        parents=(txn.state.head.commit_id,),
-        actor=request.actor,
-        idempotency_key=request.idempotency_key,
-        expect_head=request.expect_head,
-        created_at_us=engine.clock.now_us(),
-        request=request.request,
-        content=request.content,
-    )
-    return build_plan(
-        txn.state,
-        prepared,
-        op=op,
-        graph=engine.graph_id,
-        branch=request.branch,
-        kind=request.kind,
-        requests=(info,),
-        owner=engine.owner,
-        mint=Minting(lambda: new_ulid(engine.clock), new_uuid),
-    )
-
-
 # --- one plan from A to D -----------------------------------------------------------------------------------------------
 
 
@@ -160,7 +135,7 @@ class _Attempt:
 def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, arming: Arming) -> Outcome | _Retry:
     started = engine.clock.monotonic()
     with arming.planning() as op:
-        one = _Attempt(engine, request, txn, prepared, _plan(engine, request, txn, prepared, op), arming)
+        one = _Attempt(engine, request, txn, prepared, plan_of(txn, request, prepared, op), arming)
         data = encode_plan(one.plan)
         rows = sum(step.total.inserted + step.total.updated for step in prepared.steps)
         with progress.phase("writing", total=rows):
