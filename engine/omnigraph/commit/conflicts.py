@@ -9,6 +9,7 @@ from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.protocol.publish import NotPublished
 from omnigraph.core.errors import (
     Conflict,
+    IdempotencyMismatch,
     NotFound,
     OmnigraphError,
     PreconditionFailed,
@@ -32,6 +33,16 @@ def fenced(head: Head) -> WriterFenced:
         "open(exclusive=True) takes over",
         owner=head.owner,
         epoch=head.epoch,
+    )
+
+
+def mismatch(row: CommitRow, key: str | None) -> IdempotencyMismatch:
+    """The key belongs to another request, or to another input."""
+    return IdempotencyMismatch(
+        f"the idempotency key {key!r} was used by commit {row.commit_id}, for another request or another input",
+        hint=f"use a new key for a new request; `omnigraph commit show {row.commit_id}` shows the first one",
+        idempotency_key=key,
+        commit_id=row.commit_id,
     )
 
 

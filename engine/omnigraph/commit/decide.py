@@ -204,6 +204,13 @@ def moved_reads(state: State, plan: PublishPlan) -> tuple[Moved, ...]:
     return tuple(found)
 
 
+def same_request(row: CommitRow, request: str | None, content: str | None) -> bool:
+    """Whether a request with the key of this commit may be the one that made it. What either side does not know is not
+    compared."""
+    pairs = ((row.request, request), (row.content, content))
+    return all(one is None or other is None or one == other for one, other in pairs)
+
+
 # --- what does a version of the manifest prove, beside a cleanup that has doomed all up to a boundary? -------------------
 
 

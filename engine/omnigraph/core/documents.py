@@ -77,6 +77,11 @@ def checksum(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical({key: value for key, value in body.items() if key != CHECKSUM})).hexdigest()
 
 
+def digest(body: object) -> str:
+    """sha256 of the canonical JSON of a value, in hex."""
+    return hashlib.sha256(canonical(body)).hexdigest()
+
+
 def seal(body: Mapping[str, Any]) -> bytes:
     """The bytes of a document with its checksum."""
     return canonical({**body, CHECKSUM: checksum(body)})

@@ -33,6 +33,7 @@ from omnigraph.write.rules.id_reuse import adopt_ids
 from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, rejected_rows, sift, too_many, write_quarantine
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.sources.batch import Batch
+from omnigraph.write.sources.content import content_of
 from omnigraph.write.sources.files import store_opener
 from omnigraph.write.sources.input import Input, read_source
 from omnigraph.write.sources.opening import is_record_source
@@ -130,7 +131,7 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
         raise NotFound(f"no branch {options.from_branch!r}", branch=options.from_branch)
     engine.ref_of(options.branch)
     meter = Meter()
-    known = replay(engine, options, meter)
+    known = replay(engine, options, meter, lambda: content_of(source))
     if known is not None:
         return known
     if options.mode == "append" and options.on_bad_row == "fail" and has_readers(source):
@@ -138,7 +139,8 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     work = _read(engine, source, options)
     if not work.input.tables and not work.input.malformed:
         return Receipt(None, options.branch, {}, storage=meter.snapshot())
-    outcome = run(engine, load_request(options, work.input.tables), work.prepare, meter)
+    content = None if options.idempotency_key is None else content_of(source)
+    outcome = run(engine, load_request(options, work.input.tables, content=content), work.prepare, meter)
     rejected = RejectedRows()
     if work.sifted is not None and not outcome.replayed:
         rejected = rejected_rows(work.sifted.rejected)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from omnigraph.commit.conflicts import mismatch
+from omnigraph.commit.decide import same_request
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.request import Request
 from omnigraph.commit.steps import StagedFiles
+from omnigraph.core import documents
 from omnigraph.core.meter import Meter
 from omnigraph.options import CommitOptions
 from omnigraph.options import LoadOptions as LoadOptions
@@ -15,12 +18,37 @@ from omnigraph.wire.receipt import Receipt
 from omnigraph.write.receipt import table_changes
 
 
-def load_request(options: LoadOptions, keys: Iterable[str], files: StagedFiles | None = None) -> Request:
-    """A load of these tables, as the commit protocol takes it. ``files``: those that it has staged already."""
-    return commit_request("load", options, keys, files)
+def load_request(
+    options: LoadOptions, keys: Iterable[str], files: StagedFiles | None = None, content: str | None = None
+) -> Request:
+    """A load of these tables, as the commit protocol takes it. ``files``: those that it has staged already; ``content``: the
+    digest of its input."""
+    return commit_request("load", options, keys, files, request=load_digest(options), content=content)
 
 
-def commit_request(kind: str, options: CommitOptions, keys: Iterable[str], files: StagedFiles | None = None) -> Request:
+def load_digest(options: LoadOptions) -> str:
+    """Names what of a load changes its result, the input apart."""
+    return documents.digest(
+        {
+            "kind": "load",
+            "mode": options.mode,
+            "on_bad_row": options.on_bad_row,
+            "bad_rows_max": options.bad_rows_max,
+            "bounds": None,
+            "on_missing_endpoint": None,
+        }
+    )
+
+
+def commit_request(
+    kind: str,
+    options: CommitOptions,
+    keys: Iterable[str],
+    files: StagedFiles | None = None,
+    *,
+    request: str | None = None,
+    content: str | None = None,
+) -> Request:
     """What the commit protocol is asked for. ``keys``: tables that may be written."""
     return Request(
         kind=kind,
@@ -30,12 +58,17 @@ def commit_request(kind: str, options: CommitOptions, keys: Iterable[str], files
         idempotency_key=options.idempotency_key,
         expect_head=options.expect_head,
         deadline_s=options.deadline_s,
+        request=request,
+        content=content if options.idempotency_key is not None else None,
         files=files or StagedFiles(),
     )
 
 
-def replay(engine: Engine, options: LoadOptions, meter: Meter) -> Receipt | None:
-    """Return the receipt of an earlier load with this key, or None. Asked before the source is opened: it may be gone by now."""
+def replay(
+    engine: Engine, options: LoadOptions, meter: Meter, content: Callable[[], str | None] | None = None
+) -> Receipt | None:
+    """Return the receipt of an earlier load with this key, or None. Asked before the source is opened: it may be gone by now.
+    ``content`` tells the digest of the input, where the caller has one; None compares the key alone."""
     if options.idempotency_key is None:
         return None
     held = engine.known(options.branch)
@@ -44,6 +77,8 @@ def replay(engine: Engine, options: LoadOptions, meter: Meter) -> Receipt | None
     row = engine.history.find_key(held, options.idempotency_key, meter=meter)
     if row is None:
         return None
+    if content is not None and not same_request(row, load_digest(options), content()):
+        raise mismatch(row, options.idempotency_key)
     return Receipt(
         row.commit_id, options.branch, table_changes(row), replayed=True, storage=meter.snapshot(), kind=row.kind
     )

@@ -6,17 +6,21 @@ mean is ``effect``'s, judging ``validate``'s, staging ``lower``'s, and everythin
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from omnigraph.commit.conflicts import mismatch
 from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.decide import same_request
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared
 from omnigraph.commit.txn import Txn, read_current
+from omnigraph.core import documents
 from omnigraph.core.errors import InvalidInput, QueryInvalid
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.limits import Limits
@@ -46,7 +50,8 @@ def mutate(
     engine.ref_of(options.branch)
     meter = Meter()
     held = engine.known(options.branch) or engine.latest(options.branch, meter)
-    known = _replay(engine, options, held, meter)
+    digest = documents.digest({"kind": "mutate", "query": text, "name": name, "params": _plain(params)})
+    known = _replay(engine, options, digest, held, meter)
     if known is not None:
         return known
     work = _Mutation(engine, parsed, params, engine.clock.now_us())
@@ -57,12 +62,12 @@ def mutate(
         newest = read_current(engine, options.branch, meter=meter)
         if newest.state.schema.hash == held.state.schema.hash:
             raise
-        known = _replay(engine, options, newest, meter)
+        known = _replay(engine, options, digest, newest, meter)
         if known is not None:
             return known
         held = newest
         bound = work.bind(engine.catalog(held.state.schema))
-    request = commit_request("mutate", options, _may_write(bound, work.catalog, engine.limits))
+    request = commit_request("mutate", options, _may_write(bound, work.catalog, engine.limits), request=digest)
     work.look_ahead(Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter))
     try:
         outcome = run(engine, request, work.prepare, meter)
@@ -235,12 +240,21 @@ def _may_write(bound: BoundMutation, catalog: Catalog, limits: Limits) -> frozen
 # --- in and out -----------------------------------------------------------------------------------------------------------
 
 
-def _replay(engine: Engine, options: CommitOptions, held: Held, meter: Meter) -> Receipt | None:
+def _plain(params: object) -> object:
+    """Parameters as JSON holds them; what is no JSON, as its text."""
+    return json.loads(json.dumps(params, default=repr, sort_keys=True))
+
+
+def _replay(engine: Engine, options: CommitOptions, digest: str, held: Held, meter: Meter) -> Receipt | None:
     """A known key is answered with its receipt, whatever the schema has become since."""
     if options.idempotency_key is None:
         return None
     row = engine.history.find_key(held, options.idempotency_key, meter=meter)
-    return None if row is None else replace(_replayed(row, options.branch), storage=meter.snapshot())
+    if row is None:
+        return None
+    if not same_request(row, digest, None):
+        raise mismatch(row, options.idempotency_key)
+    return replace(_replayed(row, options.branch), storage=meter.snapshot())
 
 
 def _replayed(row: Any, branch: str) -> Receipt:

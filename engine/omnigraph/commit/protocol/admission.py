@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omnigraph.commit.conflicts import fenced
+from omnigraph.commit.conflicts import fenced, mismatch
+from omnigraph.commit.decide import same_request
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.pressure import INTENTS, Level, Pressure, weigh
 from omnigraph.commit.request import Outcome, Request
@@ -55,6 +56,8 @@ def early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:
     state that is certainly the newest."""
     if request.idempotency_key is not None:
         row = engine.history.find_key(txn.held, request.idempotency_key, meter=txn.meter)
+        if row is not None and not same_request(row, request.request, request.content):
+            raise mismatch(row, request.idempotency_key)
         if row is not None:
             engine.durable.acknowledge(row.version, txn.held)
             return Outcome(row, replayed=True)

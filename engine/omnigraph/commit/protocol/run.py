@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.commit.builder import Planned
-from omnigraph.commit.conflicts import after_refusal, key_row
+from omnigraph.commit.conflicts import after_refusal, key_row, mismatch
 from omnigraph.commit.deadline import Deadline
-from omnigraph.commit.decide import Check
+from omnigraph.commit.decide import Check, same_request
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import encode_plan
 from omnigraph.commit.pins import landed_pins
@@ -303,6 +303,9 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
         return _Retry(after_refusal(plan, ended.refusal, how.held))
     arming.finish(plan.op, keep_lease=False)
     if refused is not None and refused.check is Check.KEY_TAKEN:
+        row, request = key_row(refused), one.request
+        if not same_request(row, request.request, request.content):
+            return mismatch(row, request.idempotency_key)
         return Outcome(key_row(refused), replayed=True)
     error = after_refusal(plan, ended.refusal, how.held)
     return error if lasts else _Retry(error)
