@@ -156,25 +156,25 @@ def test_a_damaged_intent_is_corruption_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda b: b.update(tables=[{**b["tables"][0], "path": "../../etc/x.lance"}]),
-        lambda b: b.update(tables=[{**b["tables"][0], "path": "/etc/nodes/A.lance"}]),
+        lambda b: b["effects"][0]["target"].update(path="../../etc/x.lance"),
+        lambda b: b["effects"][0]["base"].update(path="/etc/nodes/A.lance"),
         lambda b: b.update(op="01ARZ3NDEKTSV4RRFFQ69G5FAV"),
-        lambda b: b.update(format=2),
+        lambda b: b.update(format=1),
         lambda b: b.update(more=1),
-        lambda b: b["tables"][0].update(pin=-1),
-        lambda b: b["tables"][0].update(pin=1e300),
-        lambda b: b["tables"][0].update(ref="../main"),
-        lambda b: b["commit"].update(id="x"),
+        lambda b: b["effects"][0]["base"].update(pin=-1),
+        lambda b: b["effects"][0]["base"].update(pin=0.5),
+        lambda b: b["effects"][0]["target"].update(ref="../main"),
+        lambda b: b["requests"][0].update(id="x"),
     ],
 )
 def test_an_intent_that_was_forged_with_a_right_checksum_is_refused(spoil: object) -> None:
-    from omnigraph.commit.intent import _seal
+    from omnigraph.core.documents import seal
 
     body = json.loads(encode_plan(plan()))
     spoil(body)  # type: ignore[operator]
     body.pop("checksum")
     with pytest.raises(Corruption):
-        decode(OP, _seal(body))
+        decode(OP, seal(body))
 
 
 @pytest.mark.parametrize("place", ["__recovery", "__staging", "__checkpoints", "__boundary"])

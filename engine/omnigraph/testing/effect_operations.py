@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
+
 from omnigraph.commit.advance import Answer, Answered, Patience, Swap, Swapped, advance
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.plan import Delta, Registration
@@ -16,11 +18,13 @@ from omnigraph.commit.steps import AppendRows, CreateTable, Step
 from omnigraph.commit.txn import Txn
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import SchemaRow
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held
+from omnigraph.schema import apply_plan, canonical_text, parse_schema, plan_change, schema_id
 from omnigraph.schema.arrow import table_schema
 from omnigraph.store import layout
-from omnigraph.testing.operations import Operation, create, keys_of, opened, register, rows_for
+from omnigraph.testing.operations import Operation, append, create, keys_of, opened, register, rows_for
 
 MADE = "node:Made"
 OTHER_BRANCH = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -47,20 +51,26 @@ def chained(engine: Engine, keys: list[str]) -> Outcome:
 
 
 def creating(engine: Engine, keys: list[str]) -> Outcome:
-    """A table that is made and filled by the plan that also writes to others."""
-    made = Registration(MADE, new_ulid(), 1, new_ulid(), layout.table_path(MADE, new_ulid()))
+    """A type that is added, and its table made and filled, by the plan that also writes to the tables of others."""
+    before = engine.latest(MAIN).state.schema
+    source = f"{before.source}node Made {{ name: String @key n: I32? }}\n"
+    change = plan_change(engine.catalog(before), parse_schema(source, mint=None))
+    after = apply_plan(change)
+    declared = after.by_table_key(MADE)
+    made = Registration(MADE, new_ulid(), 1, declared.type_id, layout.table_path(MADE, new_ulid()))
+    canonical = canonical_text(after)
+    accepted = SchemaRow(source, canonical, after.hash, schema_id(canonical))
+    rows = pa.table({"id": ["a"], "n": [0], "name": ["a"]}).select(table_schema(declared).names)
 
     def steps(txn: Txn) -> list[Step]:
-        like = keys[0]
-        schema = table_schema(txn.catalog.by_table_key(like))
-        rows = rows_for(txn, like, ["a"])
         return [
-            CreateTable(MADE, (Counts(),), made, schema),
-            AppendRows(MADE, (Counts(inserted=1),), rows),
+            CreateTable(MADE, (Counts(),), made, table_schema(declared)),
+            AppendRows(MADE, (Counts(inserted=1),), rows.cast(table_schema(declared))),
             *(AppendRows(key, (Counts(inserted=1),), rows_for(txn, key, ["a"])) for key in keys),
         ]
 
-    return write(engine, [MADE, *keys], steps, Delta(register=(made,)))
+    stored = tuple(change.to_stored()["steps"])
+    return write(engine, [MADE, *keys], steps, Delta(accepted, stored, (made,)))
 
 
 def forking(engine: Engine, keys: list[str]) -> Outcome:
@@ -97,7 +107,7 @@ def _seeded(root: str, width: int) -> None:
 def _inherited(root: str, width: int) -> None:
     create(root, width)
     with opened(root) as engine:
-        forking(engine, keys_of(width))
+        append(engine, keys_of(width), ["before"])
         give_away(engine, keys_of(width))
 
 
