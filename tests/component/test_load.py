@@ -145,7 +145,7 @@ def test_a_known_idempotency_key_returns_the_old_receipt(graph: og.Graph) -> Non
     assert second.replayed and second.commit_id == first.commit_id
     assert second.tables == first.tables
     with og.open(graph.uri) as other:
-        assert other.load([BOB], mode="append", idempotency_key="crm/1").commit_id == first.commit_id
+        assert other.load([ANN], mode="append", idempotency_key="crm/1").commit_id == first.commit_id
     assert graph.snapshot().count("Person") == 2
 
 
@@ -154,7 +154,7 @@ def test_a_key_is_remembered_after_its_row_was_archived(local: og.Graph) -> None
     for number in range(140):
         local.load([{"type": "Note", "data": {"text": str(number)}}], mode="append")
     with og.open(local.uri) as other:
-        assert other.load([BOB], mode="append", idempotency_key="old").commit_id == first.commit_id
+        assert other.load([ANN], mode="append", idempotency_key="old").commit_id == first.commit_id
         assert other.outcome(first.commit_id or "").landed
 
 

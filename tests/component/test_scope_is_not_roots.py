@@ -343,7 +343,7 @@ def test_an_intent_of_a_branch_that_was_deleted_is_ended(small: Engine) -> None:
     small.boundary.raise_to(identity, ALL)
     op = stray_intent(small, identity)
     report = Graph(small).recover(grace_s=0)
-    assert [one.op for one in report.recovered] == [op] and report.clean
+    assert [one.operation_id for one in report.recovered] == [op] and report.clean
 
 
 def test_recover_of_one_branch_leaves_the_intents_of_others(small: Engine) -> None:

@@ -106,7 +106,7 @@ def typed(hint: str, commit_id: str) -> list[str]:
 
 
 def test_hints_name_commands() -> None:
-    assert hints("omnigraph-pipelines") == [f"omnigraph-pipelines {word}" for word in ("--help", "plan", "validate")]
+    assert hints("omnigraph-pipelines") == [f"omnigraph-pipelines {word}" for word in ("--help", "plan", "quarantine list", "validate")]
     assert len(HINTS) >= 12
     assert {"omnigraph recover", "omnigraph doctor", "omnigraph commit outcome COMMIT_ID"} <= set(HINTS)
 
@@ -148,5 +148,6 @@ def test_every_option_that_a_message_names_is_one_of_a_command() -> None:
     assert len(named) > 20
     assert named - offered == {
         *("--version", "--source", "--batch", "--all", "--add-modules"),
-        *("--seconds", "--seed", "--only", "--store"),  # of the commands of omnigraph.testing
+        *("--seconds", "--seed", "--only", "--store", "--every", "--how", "--image"),  # of omnigraph.testing
+        "--seccomp-bpf",  # of strace
     }, "one of no program"
