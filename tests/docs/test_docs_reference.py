@@ -11,19 +11,32 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph import init
+from omnigraph import open as open_graph
 from omnigraph.cli import tree
 from omnigraph.cli.reference import help_text
-from omnigraph.commit.intent import decode
+from omnigraph.commit.effects import RULES
+from omnigraph.commit.intent import decode, encode_plan, encode_ticket
+from omnigraph.commit.intent_format import ARMED, STATES, WAITING
 from omnigraph.commit.recovery.audit import SCHEMA as AUDIT_SCHEMA
+from omnigraph.commit.recovery.audit import decode as decode_recovery
 from omnigraph.core.documents import canonical
-from omnigraph.core.errors import all_errors
+from omnigraph.core.errors import Corruption, all_errors
+from omnigraph.core.meter import Meter
 from omnigraph.distributed.fragments import StagedFragments
 from omnigraph.distributed.staging_record import decode as decode_record
 from omnigraph.graph import Graph
-from omnigraph.manifest.rows import ARROW_SCHEMA
+from omnigraph.manifest.digests import digest
+from omnigraph.manifest.fragments import join
+from omnigraph.manifest.refs import decode as decode_name
+from omnigraph.manifest.refs import encode as encode_name
+from omnigraph.manifest.rows import ARROW_SCHEMA, RawRow
 from omnigraph.manifest.state import TAIL_KEEP, TAIL_ROLL
 from omnigraph.schema.catalog import ScalarKind
 from omnigraph.store import layout
+from omnigraph.table.checksums import decode as decode_lines
+from omnigraph.table.checksums import encode as encode_line
+from omnigraph.upkeep.cleanup_record import read_record
 from omnigraph.write.base import violations
 from tests.docs import generated, pages
 
@@ -139,12 +152,78 @@ def test_the_columns_of_the_audit_are_documented_in_order() -> None:
     assert re.findall(r"^\| `(\w+)` \|", section, re.M) == AUDIT_SCHEMA.names
 
 
-def test_the_intent_that_is_shown_is_one() -> None:
-    [shown] = [b for b in pages.blocks(REFERENCE / "storage-format.md") if b.option("is") == "intent"]
-    raw = json.loads(shown.text)
-    data = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-    read = decode(raw["op"], data)
-    assert read.plan is not None and read.plan.head == raw["commit"]["id"]
+def _shown(name: str) -> list[str]:
+    found = [block.text for block in pages.blocks(REFERENCE / "storage-format.md") if block.option("is") == name]
+    assert found, name
+    return found
+
+
+def test_the_intents_that_are_shown_are_intents_as_they_are_written() -> None:
+    states = []
+    for text in _shown("intent"):
+        raw = json.loads(text)
+        read = decode(raw["op"], canonical(raw))
+        states.append(read.state)
+        if read.plan is not None:
+            assert encode_plan(read.plan) == canonical(raw) and read.plan.head == raw["requests"][-1]["id"]
+        else:
+            assert read.ticket is not None and encode_ticket(read.ticket) == canonical(raw)
+    assert states == [ARMED, WAITING]
+
+
+def test_every_member_state_and_kind_of_an_intent_is_documented() -> None:
+    section = _text("storage-format.md").partition("## Intents")[2].partition("## Staging records")[0]
+    words = set(re.findall(r"`(\w+)`", re.sub(r"```.*?```", "", section, flags=re.S)))
+    assert {*json.loads(_shown("intent")[0]), *RULES, *STATES} - {"branch", "format"} <= words
+
+
+def test_an_intent_that_is_shown_and_changed_is_refused() -> None:
+    raw = json.loads(_shown("intent")[0])
+    with pytest.raises(Corruption):
+        decode(raw["op"], canonical({**raw, "durable": True}))
+
+
+def test_the_fragments_that_are_shown_are_one_version_with_its_digests() -> None:
+    [text] = _shown("digests")
+    stored = json.loads(text)
+    parts = []
+    for name in ("schema", "base", "current"):
+        [lines] = _shown(f"fragment-{name}")
+        parts.append([RawRow(**json.loads(line)) for line in lines.splitlines()])
+    assert list(stored.values()) == [digest(part) for part in parts]
+    state = join(parts, version=2, ref=None)
+    assert state.tables["node:Person"].version == 2 and state.tail[-1].seq == 2
+
+
+def test_the_records_of_recovery_names_checkpoints_and_cleanups_that_are_shown_are_read(tmp_path: Path) -> None:
+    [recovery] = map(json.loads, _shown("recovery"))
+    assert decode_recovery(recovery["op"], canonical(recovery)).to_dict() == {
+        name: value for name, value in recovery.items() if name != "format"
+    }
+    [name] = map(json.loads, _shown("name"))
+    entry = decode_name(f"{layout.BRANCHES}reviews+2026/00000000", canonical(name))
+    assert encode_name(entry) == canonical(name)
+    [checkpoint] = map(json.loads, _shown("checkpoint"))
+    [cleanup] = map(json.loads, _shown("cleanup"))
+    init(tmp_path / "graph", "node A { x: String? }").close()
+    with open_graph(str(tmp_path / "graph")) as graph:
+        engine = graph._engine
+        engine.store.create(layout.checkpoint_key(checkpoint["name"]), canonical(checkpoint))
+        engine.store.create(layout.cleanup_key(cleanup["run"]), canonical(cleanup))
+        [pinned] = graph.checkpoints.list()
+        assert pinned.to_dict() == {name: value for name, value in checkpoint.items() if name != "format"}
+        assert read_record(engine, layout.cleanup_key(cleanup["run"]), Meter()) == cleanup
+
+
+def test_the_lines_of_checksums_that_are_shown_are_read() -> None:
+    [text] = _shown("checksums")
+    lines = list(decode_lines(text.encode() + b"\n"))
+    assert len(lines) == len(text.splitlines()) and None not in lines
+    assert all(
+        encode_line(*line) == shown.encode() + b"\n"
+        for line, shown in zip(lines, text.splitlines(), strict=True)
+        if line
+    )
 
 
 def test_the_staging_record_that_is_shown_is_one() -> None:

@@ -19,10 +19,30 @@ from bench.house.trace import Tracer
 LAZY_CYCLES = {
     frozenset({"omnigraph.cli.progress", "omnigraph.cli.render"}),
     frozenset({"omnigraph.commit.engine", "omnigraph.commit.queue.lease"}),
-    frozenset({"omnigraph.commit.protocol.run", "omnigraph.commit.queue.arming"}),
+    frozenset(
+        {
+            "omnigraph.distributed.load",
+            "omnigraph.distributed.merge",
+            "omnigraph.distributed.parts_report",
+            "omnigraph.distributed.placement",
+            "omnigraph.distributed.staged_load",
+            "omnigraph.distributed.staging_txn",
+        }
+    ),
+    frozenset({"omnigraph.distributed.part_document", "omnigraph.distributed.staged_part"}),
     frozenset({"omnigraph.read.at", "omnigraph.read.interop", "omnigraph.read.snapshot"}),
-    frozenset({"omnigraph.write.load", "omnigraph.write.streamed_load"}),
-    frozenset({"omnigraph.write.parts.load", "omnigraph.write.parts.merge", "omnigraph.write.parts.verdict"}),
+    frozenset(
+        {
+            "omnigraph.schema.canonical",
+            "omnigraph.schema.catalog",
+            "omnigraph.schema.diagram",
+            "omnigraph.schema.graphtext",
+            "omnigraph.schema.identity",
+            "omnigraph.schema.plan",
+            "omnigraph.schema.svg",
+            "omnigraph.schema.view",
+        }
+    ),
 }
 
 PLANTED = {
