@@ -8,6 +8,7 @@ they are missing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,9 +23,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         import typer  # noqa: F401
     except ImportError as error:
         return _without_packages(given, error.name or "typer")
+    if argv is None:
+        _without_pandas()
     from omnigraph.cli.app import run
 
     return run(given)
+
+
+def _without_pandas() -> None:
+    """Make this process one without pandas: Arrow imports it where it is installed, which takes longer than most commands,
+    and no command uses it. Only for the program itself: a caller of ``main`` in Python keeps its modules."""
+    import sys
+
+    missing: Any = None  # the import system's mark of a module that cannot be imported
+    sys.modules.setdefault("pandas", missing)
 
 
 def _without_packages(given: Sequence[str], package: str) -> int:
