@@ -16,6 +16,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 LAZY = ("omnigraph", "omnigraph.distributed", "omnigraph.schema", "omnigraph_pipelines", "omnigraph_pipelines.spark")
+_OPTIONS = (
+    *("--config-file=", "--strict", "--follow-imports=silent"),
+    *("--ignore-missing-imports", "--disable-error-code=import-untyped"),
+)
 _REVEALED = re.compile(r'(?:Revealed type is|Type of ".*" is) "(.*)"$')
 _MODULE = re.compile(r"\b(?:[a-zA-Z_]\w*\.)+(?=[a-zA-Z_])")
 
@@ -30,8 +34,7 @@ def _short(name: str) -> str:
 
 def _mypy(program: Path, cache: Path) -> Findings:
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--follow-imports=silent"]
-        + ["--ignore-missing-imports", "--disable-error-code=import-untyped", f"--cache-dir={cache}", str(program)],
+        [sys.executable, "-m", "mypy", *_OPTIONS, f"--cache-dir={cache}", str(program)],
         env=os.environ | {"MYPYPATH": f"{ROOT / 'engine'}{os.pathsep}{ROOT}"},
         cwd=cache,
         capture_output=True,

@@ -8,7 +8,6 @@ they are missing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,8 +34,15 @@ def _without_pandas() -> None:
     and no command uses it. Only for the program itself: a caller of ``main`` in Python keeps its modules."""
     import sys
 
-    missing: Any = None  # the import system's mark of a module that cannot be imported
-    sys.modules.setdefault("pandas", missing)
+    sys.meta_path.insert(0, _Hidden())
+
+
+class _Hidden:
+    """Finds pandas missing. (None in ``sys.modules`` would say the same, but compiled importers take that for a module.)"""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def _without_packages(given: Sequence[str], package: str) -> int:
