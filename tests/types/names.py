@@ -28,7 +28,7 @@ reveal_type(graph.storage_version)  # int
 reveal_type(graph.catalog)  # Catalog
 reveal_type(graph.close())  # None
 reveal_type(graph.snapshot())  # Snapshot
-reveal_type(graph.commits())  # list[Commit]
+reveal_type(graph.commits())  # Commits
 reveal_type(graph.commits()[0])  # Commit
 reveal_type(graph.commits()[0].id)  # str
 reveal_type(graph.commits()[0].actor)  # str | None
@@ -76,7 +76,6 @@ reveal_type(receipt.rejected.total)  # int
 reveal_type(receipt.storage.requests)  # int
 reveal_type(receipt.warnings)  # tuple[str, ...]
 reveal_type(report.ok)  # bool
-reveal_type(status.verdict)  # str
 reveal_type(status.pending_total)  # int
 reveal_type(txn.table("A"))  # StagingTable
 reveal_type(pipelines.load_graph_file(Path("graph.yaml")))  # GraphFile
