@@ -46,7 +46,12 @@ if not TYPE_CHECKING:
             module_name, attribute = _PUBLIC[name]
         except KeyError:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-        module = import_module(module_name)
+        try:
+            module = import_module(module_name)
+        except ModuleNotFoundError as error:
+            from omnigraph_pipelines.extras import missing_extra
+
+            raise missing_extra(f"{__name__}.{name}", error) from error
         value = module if attribute is None else getattr(module, attribute)
         globals()[name] = value
         return value

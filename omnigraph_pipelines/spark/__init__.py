@@ -64,7 +64,12 @@ if not TYPE_CHECKING:
             home = _PUBLIC[name]
         except KeyError:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-        value = getattr(import_module(f"{__name__}.{home}"), name)
+        try:
+            value = getattr(import_module(f"{__name__}.{home}"), name)
+        except ModuleNotFoundError as error:
+            from omnigraph_pipelines.extras import missing_extra
+
+            raise missing_extra(f"{__name__}.{name}", error) from error
         globals()[name] = value
         return value
 
