@@ -7,7 +7,15 @@ Dagster nor Spark nor Lance.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    # The same names for type checkers and editors, which do not run `__getattr__`. A test compares the two lists.
+    from omnigraph_pipelines import spark
+    from omnigraph_pipelines.components import OmniGraphIngestComponent, OmniGraphUpkeepComponent
+    from omnigraph_pipelines.definitions import build_definitions
+    from omnigraph_pipelines.graph_file import load_graph_file
+    from omnigraph_pipelines.resources import OmniGraphResource, SparkSessionResource
 
 # Public name -> (module, attribute; None for the module itself).
 _PUBLIC: dict[str, tuple[str, str | None]] = {
@@ -20,19 +28,34 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "spark": ("omnigraph_pipelines.spark", None),
 }
 
-__all__ = sorted(_PUBLIC)
+__all__ = [
+    "OmniGraphIngestComponent",
+    "OmniGraphResource",
+    "OmniGraphUpkeepComponent",
+    "SparkSessionResource",
+    "build_definitions",
+    "load_graph_file",
+    "spark",
+]
 
 
-def __getattr__(name: str) -> Any:
-    try:
-        module_name, attribute = _PUBLIC[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    module = import_module(module_name)
-    value = module if attribute is None else getattr(module, attribute)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    # Hidden from type checkers: a module with `__getattr__` has every name there is, and no mistake would be found.
+    def __getattr__(name: str) -> Any:
+        try:
+            module_name, attribute = _PUBLIC[name]
+        except KeyError:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+        try:
+            module = import_module(module_name)
+        except ModuleNotFoundError as error:
+            from omnigraph_pipelines.extras import missing_extra
+
+            raise missing_extra(f"{__name__}.{name}", error) from error
+        value = module if attribute is None else getattr(module, attribute)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted(__all__)

@@ -40,7 +40,7 @@ def committed_as(graph: og.Graph, branch: str, key: str) -> og.Receipt | None:
 def note_nothing_changed(graph: og.Graph, key: str, receipt: og.Receipt) -> None:
     """Remember a batch that was judged to change nothing."""
     source, batch, fingerprint = _parts(key)
-    unchanged = sum(one.unchanged for one in receipt.tables.values())
+    unchanged = sum(one.unchanged or 0 for one in receipt.tables.values())
     said = {"source": source, "batch": batch, "fingerprint": fingerprint, "rows_unchanged": unchanged}
     graph.notes.put(_note(key), json.dumps(said, sort_keys=True).encode())
 

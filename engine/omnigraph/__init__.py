@@ -7,10 +7,25 @@ lance nor duckdb nor pandas.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    # The same names for type checkers and editors, which do not run `__getattr__`. A test compares the two lists.
+    from omnigraph.core import errors, logs, progress
+    from omnigraph.core.progress import Progress, listen
+    from omnigraph.distributed.fragments import StagedFragments
+    from omnigraph.distributed.staged_load import check_staged
+    from omnigraph.gq import lint
+    from omnigraph.graph import Graph, init, open
+    from omnigraph.read.snapshot import Snapshot
+    from omnigraph.schema import parse_schema
+    from omnigraph.write.load_options import CheckReport
+    from omnigraph.write.receipt import Receipt
+    from omnigraph.write.sources.batch import Batch, TableFile
+    from omnigraph.write.sources.key_derivation import derive_keys
 
 __version__ = "0.1.0"
-STORAGE_VERSION = 5
+STORAGE_VERSION: int = 5
 
 # Public name -> (module, attribute; None for the module itself).
 _PUBLIC: dict[str, tuple[str, str | None]] = {
@@ -37,19 +52,42 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "parse_schema": ("omnigraph.schema", "parse_schema"),
 }
 
-__all__ = ["STORAGE_VERSION", "__version__", *sorted(_PUBLIC)]
+__all__ = [
+    "STORAGE_VERSION",
+    "__version__",
+    "Batch",
+    "CheckReport",
+    "Graph",
+    "Progress",
+    "Receipt",
+    "Snapshot",
+    "StagedFragments",
+    "TableFile",
+    "check_staged",
+    "derive_keys",
+    "errors",
+    "init",
+    "lint",
+    "listen",
+    "logs",
+    "open",
+    "parse_schema",
+    "progress",
+]
 
 
-def __getattr__(name: str) -> Any:
-    try:
-        module_name, attribute = _PUBLIC[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    module = import_module(module_name)
-    value = module if attribute is None else getattr(module, attribute)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    # Hidden from type checkers: a module with `__getattr__` has every name there is, and no mistake would be found.
+    def __getattr__(name: str) -> Any:
+        try:
+            module_name, attribute = _PUBLIC[name]
+        except KeyError:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+        module = import_module(module_name)
+        value = module if attribute is None else getattr(module, attribute)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted(__all__)

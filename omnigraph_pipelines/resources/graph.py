@@ -62,7 +62,7 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def snapshot(self, at: str | None = None) -> og.Snapshot:
         """The branch as it is now, or as the commit ``at`` left it. It never changes, and reading it takes no lock."""
-        handle: og.Graph = self._graph or self._reader
+        handle: og.Graph | None = self._graph or self._reader
         if handle is None:
             handle = self._reader = self.open(read_only=True)
         return handle.snapshot(self.branch, at=at)

@@ -6,7 +6,18 @@ Owns the public names of this part. Nothing here loads pyspark or lance before i
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    # The same names for type checkers and editors, which do not run `__getattr__`. A test compares the two lists.
+    from omnigraph_pipelines.spark.compaction import compact
+    from omnigraph_pipelines.spark.java import find_java
+    from omnigraph_pipelines.spark.scan import read
+    from omnigraph_pipelines.spark.session import spark_session
+    from omnigraph_pipelines.spark.source import register
+    from omnigraph_pipelines.spark.sources import Files, Frame, Records
+    from omnigraph_pipelines.spark.staging import StagedBatch, exchange_of, load, publish, stage
+    from omnigraph_pipelines.spark.workers import SparkExchange, SparkWorkers
 
 # Public name -> module of this package.
 _PUBLIC: dict[str, str] = {
@@ -27,18 +38,41 @@ _PUBLIC: dict[str, str] = {
     "stage": "staging",
 }
 
-__all__ = sorted(_PUBLIC)
+__all__ = [
+    "Files",
+    "Frame",
+    "Records",
+    "SparkExchange",
+    "SparkWorkers",
+    "StagedBatch",
+    "compact",
+    "exchange_of",
+    "find_java",
+    "load",
+    "publish",
+    "read",
+    "register",
+    "spark_session",
+    "stage",
+]
 
 
-def __getattr__(name: str) -> Any:
-    try:
-        home = _PUBLIC[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    # Hidden from type checkers: a module with `__getattr__` has every name there is, and no mistake would be found.
+    def __getattr__(name: str) -> Any:
+        try:
+            home = _PUBLIC[name]
+        except KeyError:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+        try:
+            value = getattr(import_module(f"{__name__}.{home}"), name)
+        except ModuleNotFoundError as error:
+            from omnigraph_pipelines.extras import missing_extra
+
+            raise missing_extra(f"{__name__}.{name}", error) from error
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted(__all__)

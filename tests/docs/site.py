@@ -70,7 +70,12 @@ def _is_of(folder: str, pages: Any) -> bool:
     return any(path.rpartition("/")[0] == folder for path in paths)
 
 
+# What a reader searches for is a page that says how, before one that says why.
+_BOOSTS = {"tutorial": 4, "howto": 4, "answers": 4, "reference": 2, "decisions": 0.2, "changelog.md": 0.2}
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    page.meta.setdefault("search", {"boost": _BOOSTS.get(page.file.src_uri.partition("/")[0], 1)})
     docs = Path(config["docs_dir"]).resolve()
     here = docs / page.file.src_uri
     parts = re.split(r"(^ *```.*?^ *```$)", markdown, flags=re.S | re.M)

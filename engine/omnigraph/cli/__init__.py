@@ -22,9 +22,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         import typer  # noqa: F401
     except ImportError as error:
         return _without_packages(given, error.name or "typer")
+    if argv is None:
+        _without_pandas()
     from omnigraph.cli.app import run
 
     return run(given)
+
+
+def _without_pandas() -> None:
+    """Make this process one without pandas: Arrow imports it where it is installed, which takes longer than most commands,
+    and no command uses it. Only for the program itself: a caller of ``main`` in Python keeps its modules."""
+    import sys
+
+    sys.meta_path.insert(0, _Hidden())
+
+
+class _Hidden:
+    """Finds pandas missing. (None in ``sys.modules`` would say the same, but compiled importers take that for a module.)"""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def _without_packages(given: Sequence[str], package: str) -> int:

@@ -71,14 +71,15 @@ class LazyGroup(TyperGroup):
 @cache
 def root() -> Any:
     """The program."""
-    app = typer.Typer(cls=LazyGroup, rich_markup_mode=None, no_args_is_help=True, context_settings=_SETTINGS)
-    app.callback()(_program)
+    app = typer.Typer(cls=LazyGroup, rich_markup_mode=None, context_settings=_SETTINGS)
+    app.callback(invoke_without_command=True)(_program)
     return get_command(app)
 
 
 def _program(
+    context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", "-v", is_eager=True, help="Print the release and exit.")
+        bool, typer.Option("--version", "-V", is_eager=True, help="Print the release and exit.")
     ] = False,
 ) -> None:
     """A property graph on Lance tables: any number of tables change in one atomic commit.
@@ -91,6 +92,10 @@ def _program(
 
         sys.stdout.write(f"{PROGRAM} {__version__}\n")
         raise typer.Exit(0)
+    if context.invoked_subcommand is None:
+        from omnigraph.cli.first_steps import text
+
+        sys.stdout.write(text())
 
 
 @cache
@@ -176,9 +181,10 @@ def _callback(command: tree.Command) -> Callable[..., int]:
 
 
 def _call(command: tree.Command, screen: Screen, common: dict[str, Any]) -> Call:
-    subject, given_uri = "", common.get("positional")
+    subjects: Sequence[str] = [""]
+    given_uri = common.get("positional")
     if command.subject is not None:
-        subject, given_uri = _sort_out(command.subject, common["positionals"])
+        subjects, given_uri = _sort_out(command.subject, common["positionals"])
     by_option = common.get("uri")
     if given_uri and by_option and given_uri != by_option:
         raise Usage("two graphs are named, by position and by --uri", hint="give one of them")
@@ -189,22 +195,28 @@ def _call(command: tree.Command, screen: Screen, common: dict[str, Any]) -> Call
         actor=common.get("actor"),
         options=storage_options(common.get("options") or ()),
         given_uri=given_uri or by_option,
-        subject=subject,
+        subject=subjects[0],
+        subjects=tuple(subjects),
     )
 
 
-def _sort_out(name: str, given: Sequence[str]) -> tuple[str, str | None]:
-    """``[URI] ID`` in either order: an id has a form of its own, and a graph of this disk is a folder."""
-    if len(given) == 1:
-        return given[0], None
-    if len(given) > 2:
-        raise Usage(f"too many arguments: give a URI and one {name}")
+def _sort_out(name: str, given: Sequence[str]) -> tuple[Sequence[str], str | None]:
+    """``[URI] ID`` in either order: an id has a form of its own, and a graph of this disk is a folder. Where a command takes
+    more than one subject, the URI comes first."""
+    wanted = len(name.split())
+    if len(given) == wanted:
+        return given, None
+    if len(given) != wanted + 1:
+        few = "few" if len(given) < wanted else "many"
+        raise Usage(f"too {few} arguments: give a URI and {name if wanted > 1 else f'one {name}'}")
+    if wanted > 1:
+        return given[1:], given[0]
     first, second = given
     if _looks_like_an_id(first) and not _looks_like_an_id(second):
-        return first, second
+        return [first], second
     if "://" not in first and not os.path.isdir(first) and ("://" in second or os.path.isdir(second)):
-        return first, second
-    return second, first
+        return [first], second
+    return [second], first
 
 
 def _looks_like_an_id(text: str) -> bool:

@@ -61,6 +61,7 @@ class Call:
     options: Secrets | None = None
     given_uri: str | None = None
     subject: str = ""
+    subjects: tuple[str, ...] = ()
 
     # --- the graph --------------------------------------------------------------------------------------------------
 

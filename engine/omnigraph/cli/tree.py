@@ -16,7 +16,7 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. ``subject`` is what it takes beside the URI, as one more positional argument."""
+    """One command. ``subject`` is what it takes beside the URI, one positional argument for each of its words."""
 
     path: str
     help: str
@@ -65,7 +65,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "mutate",
         "Run one query that inserts, updates or deletes, as one commit.",
-        "omnigraph mutate social.omni -e 'query q() { update Person set { age: 31 } where name = \"Ann\" }'",
+        "omnigraph mutate social.omni -e 'update Person set { age: 31 } where name = \"Ann\"'",
         needs="mutate",
         writes=True,
     ),
@@ -73,6 +73,20 @@ COMMANDS: tuple[Command, ...] = (
         "snapshot",
         "Show what a branch, or a commit, holds: one line a table.",
         "omnigraph snapshot social.omni",
+        needs="snapshot",
+    ),
+    Command(
+        "get",
+        "Show one row by its id.",
+        "omnigraph get social.omni Person Ann",
+        subject="TYPE ID",
+        needs="snapshot",
+    ),
+    Command(
+        "head",
+        "Show the first rows of a type.",
+        "omnigraph head social.omni Person --limit 5",
+        subject="TYPE",
         needs="snapshot",
     ),
     Command(

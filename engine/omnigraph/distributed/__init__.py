@@ -45,18 +45,36 @@ _PUBLIC: dict[str, str] = {
     "check_parts": "check",
 }
 
-__all__ = sorted(_PUBLIC)
+__all__ = [
+    "Exchange",
+    "KeyStream",
+    "ObjectRows",
+    "PartTask",
+    "PartsReport",
+    "Passes",
+    "Piece",
+    "RecordRows",
+    "Split",
+    "StagedFragments",
+    "StagedPart",
+    "TableRows",
+    "Threads",
+    "Workers",
+    "check_parts",
+]
 
 
-def __getattr__(name: str) -> Any:
-    try:
-        home = _PUBLIC[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    # Hidden from type checkers: a module with `__getattr__` has every name there is, and no mistake would be found.
+    def __getattr__(name: str) -> Any:
+        try:
+            home = _PUBLIC[name]
+        except KeyError:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted(__all__)

@@ -51,6 +51,15 @@ class QueryResult(Model):
     rows: tuple[Mapping[str, Any], ...]
 
 
+@dataclass(frozen=True)
+class RowFound(Model):
+    """One row by its id."""
+
+    target: Target
+    type: str
+    row: Mapping[str, Any]
+
+
 @dataclass(frozen=True, repr=False)
 class ExportReport(Model):
     """What an export wrote. ``bytes`` are those of the text, before any compression."""

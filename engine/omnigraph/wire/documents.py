@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from omnigraph.wire import SCHEMA_VERSION
 from omnigraph.wire.cleanup import Checkpoint, CheckpointDeleted, CheckpointNames, CleanupRun
-from omnigraph.wire.data import Created, ExportedRecords, QueryResult, SchemaSource, SnapshotOf
+from omnigraph.wire.data import Created, ExportedRecords, QueryResult, RowFound, SchemaSource, SnapshotOf
 from omnigraph.wire.history import Commit, CommitList
 from omnigraph.wire.jsonschema import DIALECT, Definitions, document
 from omnigraph.wire.model import Model
@@ -27,6 +27,8 @@ RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
     "load": (Loaded, CheckReport, LoadPlan),
     "mutate": (Mutated,),
     "snapshot": (SnapshotOf,),
+    "get": (RowFound,),
+    "head": (QueryResult,),
     "query": (QueryResult,),
     "export": (ExportedRecords,),
     "status": (StatusReport,),

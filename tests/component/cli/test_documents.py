@@ -30,6 +30,8 @@ GOOD: dict[str, list[list[str]]] = {
         ["social.omni", "--sql", "select * from Person"],
         ["social.omni", "--sql", "select 1.5::decimal(3,1), now()"],
     ],
+    "get": [["social.omni", "Person", "Ann"]],
+    "head": [["social.omni", "Person"], ["social.omni", "Follows", "--limit", "1"]],
     "export": [["social.omni"], ["social.omni", "--output", "out.jsonl"], ["social.omni", "--type", "Person"]],
     "status": [["social.omni"], ["social.omni", "--deep"]],
     "commit list": [["social.omni"], ["social.omni", "--limit", "1"], ["social.omni", "--actor", "maker"]],

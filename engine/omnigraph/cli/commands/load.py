@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # ``:from=src,to=dst`` at the end of ``Follows=f.csv:from=src,to=dst``; a colon inside a URI is followed by slashes.
 _COLUMNS = re.compile(r":(\w+=[^,=]+(?:,\w+=[^,=]+)*)$")
+_TABLE = re.compile(r"\.(?:csv|tsv|parquet|pq)(?:\.gz)?$", re.I)
 _GZIP = b"\x1f\x8b"
 
 
@@ -238,7 +239,17 @@ def _source(data: str | None, nodes: Sequence[str], edges: Sequence[str]) -> Ite
             yield _spooled(Path(folder))
     else:
         # A path object: as a string, a file whose name starts with a brace would be taken for its own content.
+        _refuse_tables(data)
         yield data if "://" in data else Path(data)
+
+
+def _refuse_tables(data: str) -> None:
+    """A table does not say which type its rows have: explain instead of guessing."""
+    if _TABLE.search(data):
+        raise Usage(
+            f"--data takes records (NDJSON), and {data} is a table, which does not say the type of its rows",
+            hint=f"use --node TYPE={data}, or --edge TYPE={data}:from=COLUMN,to=COLUMN for edges",
+        )
 
 
 def _spooled(folder: Path) -> Path:

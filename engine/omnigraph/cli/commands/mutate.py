@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +14,14 @@ import typer
 from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.core.actor import resolve_actor
+from omnigraph.core.errors import QueryInvalid
 from omnigraph.core.textfile import read_text
 from omnigraph.wire.receipt import Mutated
+
+# A text that begins with a statement is the body of a query; what a query begins with stands on a line of its own.
+_STATEMENT = re.compile(r"\s*(?:insert|update|delete)\b")
+_WRAPPER = "query statement() {\n"
+_LINE = re.compile(r"^(?:query statement, )?line (\d+), ")
 
 
 def run(
@@ -20,7 +29,9 @@ def run(
     query: Annotated[
         Path | None, typer.Option("--query", metavar="FILE|-", help="The queries, a .gq file; - is standard input.")
     ] = None,
-    text: Annotated[str | None, typer.Option("-e", "--execute", metavar="TEXT", help="The query itself.")] = None,
+    text: Annotated[
+        str | None, typer.Option("-e", "--execute", metavar="TEXT", help="The query, or its statements alone.")
+    ] = None,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Which query of the text; needed if it has several.")
     ] = None,
@@ -48,11 +59,17 @@ def run(
     """
     from omnigraph.gq import parse_params, parse_query
 
-    source = _source(query, text)
-    # Here and not in the graph: what is wrong with the text is told without opening anything.
-    chosen = parse_query(source, name).name
+    source, bare = _source(query, text)
     given: Any = parse_params(_params(params, params_file))
-    with call.writing() as graph, call.screen.busy("changing"):
+    if bare and given:
+        raise Usage(
+            "statements alone take no parameters",
+            hint="declare them: -e 'query q($name: String) { delete Person where name = $name }'",
+        )
+    # Here and not in the graph: what is wrong with the text is told without opening anything.
+    with _lines_as_typed(bare):
+        chosen = parse_query(source, name).name
+    with _lines_as_typed(bare), call.writing() as graph, call.screen.busy("changing"):
         receipt = graph.mutate(
             source,
             name=chosen,
@@ -86,15 +103,33 @@ def _show(screen: Screen, result: dict[str, Any]) -> None:
 # --- what to run --------------------------------------------------------------------------------------------------------
 
 
-def _source(query: Path | None, text: str | None) -> str:
+def _source(query: Path | None, text: str | None) -> tuple[str, bool]:
+    """The text of a query file, and whether it was made from statements alone."""
     if (query is None) == (text is None):
         raise Usage(
             "which query? give either a file with --query or a text with -e",
-            hint="for example -e 'query q() { delete Person where name = \"Ann\" }'",
+            hint="for example -e 'delete Person where name = \"Ann\"'",
         )
     if query is None:
-        return text or ""
-    return sys.stdin.read() if str(query) == "-" else read_text(query, "query file")
+        given = text or ""
+        return (f"{_WRAPPER}{given}\n}}", True) if _STATEMENT.match(given) else (given, False)
+    return (sys.stdin.read() if str(query) == "-" else read_text(query, "query file")), False
+
+
+@contextmanager
+def _lines_as_typed(bare: bool) -> Iterator[None]:
+    """Count lines from the first statement where a query was put around it."""
+    try:
+        yield
+    except QueryInvalid as error:
+        found = _LINE.match(error.message)
+        if not bare or found is None or error.facts.get("line") != int(found[1]):
+            raise
+        facts = error.facts | {"line": int(found[1]) - 1}
+        if "diagnostics" in facts:
+            facts["diagnostics"] = [{**one, "line": one["line"] - 1} for one in facts["diagnostics"]]
+        message = f"line {facts['line']}, {error.message[found.end() :]}"
+        raise QueryInvalid(message, hint="correct the statement", **facts) from error
 
 
 def _params(params: str | None, params_file: Path | None) -> str:
