@@ -106,7 +106,9 @@ def typed(hint: str, commit_id: str) -> list[str]:
 
 
 def test_hints_name_commands() -> None:
-    assert hints("omnigraph-pipelines") == [f"omnigraph-pipelines {word}" for word in ("--help", "plan", "quarantine list", "validate")]
+    assert hints("omnigraph-pipelines") == [
+        f"omnigraph-pipelines {word}" for word in ("--help", "plan", "quarantine list", "validate")
+    ]
     assert len(HINTS) >= 12
     assert {"omnigraph recover", "omnigraph doctor", "omnigraph commit outcome COMMIT_ID"} <= set(HINTS)
 
