@@ -72,6 +72,10 @@ class House:
             found.setdefault(module.package, []).append(module)
         return dict(sorted(found.items()))
 
+    def roots(self) -> list[str]:
+        """The top-level modules of the packages."""
+        return [name for name in self.modules if "." not in name]
+
 
 def read(packages: tuple[Path, ...] = PACKAGES) -> House:
     """Read every module of these packages. Imports of anything else are left out."""

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from omnigraph.distributed.staged_load import check_staged
     from omnigraph.gq import lint
     from omnigraph.graph import Graph, init, open
+    from omnigraph.options import CommitOptions, LoadOptions
     from omnigraph.read.snapshot import Snapshot
     from omnigraph.schema import parse_schema
-    from omnigraph.write.load_options import CheckReport
-    from omnigraph.write.receipt import Receipt
+    from omnigraph.wire.receipt import CheckReport, LoadPlan, Receipt
     from omnigraph.write.sources.batch import Batch, TableFile
     from omnigraph.write.sources.key_derivation import derive_keys
 
@@ -57,7 +57,10 @@ __all__ = [
     "__version__",
     "Batch",
     "CheckReport",
+    "CommitOptions",
     "Graph",
+    "LoadOptions",
+    "LoadPlan",
     "Progress",
     "Receipt",
     "Snapshot",

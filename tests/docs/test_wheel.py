@@ -44,8 +44,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of this tree, built by the pinned build backend."""
     folder = tmp_path_factory.mktemp("wheel")
     _run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder)]
-        + [str(pages.ROOT)]
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "-q",
+            "--no-deps",
+            "--no-build-isolation",
+            "-w",
+            str(folder),
+            str(pages.ROOT),
+        ]
     )
     return next(folder.glob("*.whl"))
 

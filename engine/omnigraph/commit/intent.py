@@ -13,10 +13,10 @@ from omnigraph.commit.intent_format import (
     INTENT_BYTES_MAX,
     Intent,
     Ticket,
-    decode,
     encode_plan,
     encode_ticket,
 )
+from omnigraph.commit.intent_reading import decode
 from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.store import KeyExists, Store, layout

@@ -1,25 +1,20 @@
 """The bytes of an intent file, format 2: a plan, a ticket that waits for its tables, or a ticket with its input.
 
-Encoding takes values and gives bytes; decoding refuses every file that no writer of this format makes. A file of a later
-format, or of a state or kind that this release does not know, is no damage: it is kept, reported, and claims its tables.
+Owns the values and how they are written. ``intent_reading`` reads them back and refuses what no writer makes.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from omnigraph.commit import plan as p
-from omnigraph.commit.effects import RULES, BasePin, Effect, Target, chains, contradictions
+from omnigraph.commit.effects import Effect
+from omnigraph.commit.intent_models import OfferModel
 from omnigraph.core import documents
-from omnigraph.core.documents import Document, Ref, Ulid
-from omnigraph.core.limits import DEFAULT_LIMITS
-from omnigraph.manifest.rows import BaseVersion, Pin, Recent, SchemaRow, Tombstone
-from omnigraph.store import layout
+from omnigraph.manifest.rows import Pin
 
 FORMAT = 2
 INTENT_BYTES_MAX = 4 * 1024 * 1024
@@ -64,193 +59,6 @@ class Intent:
     why_unknown: str | None = None  # of a file that a later release has written
 
 
-# --- models -------------------------------------------------------------------------------------------------------------
-
-
-class _Branch(Document):
-    name: str
-    identity: Ulid
-
-
-class _Base(Document):
-    manifest_version: int = Field(ge=1)
-    head: Ulid
-    epoch: int = Field(ge=0)
-    mark: Ulid | None
-    schema_id: str
-
-
-class _BasePin(Document):
-    path: str
-    ref: Ref | None
-    pin: int = Field(ge=1)
-
-
-class _Target(Document):
-    path: str
-    ref: Ref | None
-    version: int | None
-    uuid: str | None
-
-
-class _Recent(Document):
-    fragments: list[int]
-    keys: str
-
-
-class _PinRow(Document):
-    key: str
-    identity: Ulid
-    incarnation: int = Field(ge=1)
-    type_id: str
-    location: str
-    ref: Ref | None
-    version: int = Field(ge=1)
-    rows: int = Field(ge=0)
-    fragments: int = Field(ge=0)
-    bytes: int = Field(ge=0)
-    deleted_rows: int = Field(ge=0)
-    unindexed_fragments: int = Field(ge=0)
-    owner: Ulid
-    bases: list[tuple[Ref | None, int, bool]]
-    recent: _Recent | None
-
-
-class _Effect(Document):
-    kind: str
-    key: str
-    identity: str
-    base: _BasePin | None
-    target: _Target | None
-    pin_row: _PinRow | None
-
-
-class _Read(Document):
-    key: str
-    identity: Ulid
-    ref: Ref | None
-    pin: int = Field(ge=0)
-
-
-class _Schema(Document):
-    source: str
-    canonical: str
-    hash: str
-    id: str
-    steps: list[dict[str, Any]]
-
-
-class _Registration(Document):
-    key: str
-    identity: Ulid
-    incarnation: int = Field(ge=1)
-    type_id: str
-    location: str
-
-
-class _Tombstone(Document):
-    key: str
-    identity: Ulid
-    incarnation: int = Field(ge=1)
-    version: int = Field(ge=0)
-    renamed_to: str | None
-
-
-class _Rename(Document):
-    identity: Ulid
-    from_key: str = Field(alias="from")
-    to_key: str = Field(alias="to")
-    incarnation: int = Field(ge=1)
-
-
-class _Delta(Document):
-    schema_row: _Schema | None = Field(alias="schema")
-    registered: list[_Registration] = Field(alias="register")
-    tombstone: list[_Tombstone]
-    rename: list[_Rename]
-
-
-class _SourceTable(Document):
-    path: str
-    ref: Ref | None
-    version: int = Field(ge=1)
-    bases: list[tuple[Ref | None, int, bool]]
-
-
-class _Source(Document):
-    identity: Ulid
-    ref: Ref | None
-    manifest_version: int = Field(ge=1)
-    commit: Ulid
-    tables: list[_SourceTable]
-
-
-class _Merge(Document):
-    identity: Ulid
-    ref: Ref | None
-    manifest_version: int = Field(ge=1)
-    commit: Ulid
-    bases: list[Ulid]
-
-
-class _Request(Document):
-    id: Ulid
-    kind: str
-    parents: list[Ulid]
-    actor: str | None
-    idempotency_key: str | None
-    expect_head: Ulid | None
-    created_at_us: int
-    request: str | None
-    content: str | None
-    owned: bool
-
-
-class _OfferRows(Document):
-    key: str
-    rows: int = Field(ge=0)
-    ipc: str
-
-
-class _Offer(Document):
-    schema_id: str
-    mode: str | None
-    options: dict[str, Any]
-    query: str | None
-    params: dict[str, Any] | None
-    rows: list[_OfferRows]
-    deadline_at_us: int
-
-
-class _Owner(Document):
-    host: str
-    boot_id: str
-    pid: int
-    started: int
-
-
-class _File(Document):
-    format: Literal[2]
-    graph: Ulid
-    op: Ulid
-    plan: Ulid | None
-    kind: str
-    state: str
-    branch: _Branch
-    base: _Base | None
-    effects: list[_Effect]
-    reads: list[_Read]
-    delta: _Delta
-    sources: list[_Source]
-    merge: _Merge | None
-    reverts: list[Ulid] | None
-    requests: list[_Request]
-    applied: list[_PinRow] | None
-    offer: _Offer | None
-    durable: bool
-    owner: _Owner
-
-
 # --- writing ------------------------------------------------------------------------------------------------------------
 
 
@@ -284,7 +92,12 @@ def encode_ticket(ticket: Ticket) -> bytes:
 def encode_offer(ticket: Ticket, request: p.RequestInfo, offer: Mapping[str, Any]) -> bytes:
     """A ticket that carries its input, so that the writer ahead of it may carry it out."""
     return _sealed(
-        {**_waiting(ticket), "state": OFFERED, "requests": [_request(request)], "offer": _Offer(**offer).model_dump()}
+        {
+            **_waiting(ticket),
+            "state": OFFERED,
+            "requests": [_request(request)],
+            "offer": OfferModel(**offer).model_dump(),
+        }
     )
 
 
@@ -335,8 +148,6 @@ def _effect(effect: Effect) -> dict[str, Any]:
 
 def pin_row(pin: Pin) -> dict[str, Any]:
     """A pin with everything that its two rows in the manifest say."""
-    import base64
-
     recent = pin.recent
     return {
         "key": pin.key,
@@ -390,259 +201,3 @@ def _request(request: p.RequestInfo) -> dict[str, Any]:
 
 def _sealed(body: Mapping[str, Any]) -> bytes:
     return documents.check_size(documents.seal(body), "the plan of this write", "intent_bytes", INTENT_BYTES_MAX)
-
-
-# --- reading ------------------------------------------------------------------------------------------------------------
-
-
-def decode(op: str, data: bytes) -> Intent:
-    """What the file says. Raises ``Corruption`` that names the file, for anything that no writer makes."""
-    hint = (
-        "read_only=True still opens the graph; keep a copy of the file, then `omnigraph repair --confirm --force` "
-        "moves it aside and puts the tables back"
-    )
-    with documents.refusals(layout.intent_key(op), "the intent", hint=hint):
-        raw = documents.unseal(documents.loads(data, bytes_max=INTENT_BYTES_MAX))
-        stamp = hashlib.sha256(data).hexdigest()
-        unknown = _why_unknown(raw)
-        if unknown is not None:
-            return _unknown(op, raw, unknown, stamp)
-        documents.check_format(raw, FORMAT)
-        file = documents.fill(_File, raw)
-        if file.op != op:
-            raise documents.Malformed(f"it names operation {file.op!r}")
-        wrong = next(_refused(file), None)
-        if wrong is not None:
-            raise documents.Malformed(wrong)
-        return _intent(file, stamp)
-
-
-def _why_unknown(raw: Mapping[str, Any]) -> str | None:
-    found = raw.get("format")
-    if isinstance(found, int) and not isinstance(found, bool) and found > FORMAT:
-        return f"it has format {found}, and this release reads format {FORMAT}"
-    if found != FORMAT:
-        return None
-    if isinstance(raw.get("state"), str) and raw["state"] not in STATES:
-        return f"its state {raw['state'][:40]!r} is unknown to this release"
-    if isinstance(raw.get("kind"), str) and raw["kind"] not in p.KINDS:
-        return f"its kind {raw['kind'][:40]!r} is unknown to this release"
-    effects = raw.get("effects")
-    for effect in effects if isinstance(effects, list) else ():
-        if isinstance(effect, dict) and isinstance(effect.get("kind"), str) and effect["kind"] not in RULES:
-            return f"its effect {effect['kind'][:40]!r} is unknown to this release"
-    return None
-
-
-def _unknown(op: str, raw: Mapping[str, Any], why: str, stamp: str) -> Intent:
-    """A file of a later release: who made it and which tables it claims, as far as it can be read."""
-    branch, owner = raw.get("branch"), raw.get("owner")
-    name = branch if isinstance(branch, dict) else {}
-    effects = raw.get("effects")
-    keys = {
-        effect["key"]
-        for effect in (effects if isinstance(effects, list) else ())
-        if isinstance(effect, dict) and isinstance(effect.get("key"), str)
-    }
-    try:
-        found = p.Owner(**owner) if isinstance(owner, dict) else p.Owner("", "", 0, 0)
-    except TypeError:
-        found = p.Owner("", "", 0, 0)
-    return Intent(
-        op=op,
-        state=UNKNOWN,
-        graph=str(raw.get("graph", "")),
-        kind=str(raw.get("kind", "")),
-        branch=p.BranchName(str(name.get("name", "")), str(name.get("identity", ""))),
-        owner=found,
-        keys=frozenset(keys),
-        stamp=stamp,
-        why_unknown=why,
-    )
-
-
-def _refused(file: _File) -> Iterator[str]:
-    """What no writer says, in words."""
-    yield from _wrong_places(file)
-    if file.state in (WAITING, OFFERED):
-        yield from _wrong_ticket(file)
-    else:
-        yield from _wrong_plan(file)
-
-
-def _wrong_places(file: _File) -> Iterator[str]:
-    targets = [effect.target.path for effect in file.effects if effect.target is not None]
-    bases = [effect.base.path for effect in file.effects if effect.base is not None]
-    pins = [effect.pin_row.location for effect in file.effects if effect.pin_row is not None]
-    pins += [pin.location for pin in file.applied or ()]
-    made = [registration.location for registration in file.delta.registered]
-    copied = [table.path for source in file.sources for table in source.tables]
-    for path in (*targets, *bases, *pins, *made, *copied):
-        if not layout.is_table_path(path):
-            yield f"{path[:80]!r} is not the path of a table"
-    if len(file.effects) > DEFAULT_LIMITS.tables_per_commit * 4:
-        yield f"it has {len(file.effects)} effects"
-    if len({effect.key for effect in file.effects}) > DEFAULT_LIMITS.tables_per_commit:
-        yield f"it names {len({effect.key for effect in file.effects})} tables"
-
-
-def _wrong_ticket(file: _File) -> Iterator[str]:
-    if file.plan is not None or file.base is not None or file.applied is not None or file.durable:
-        yield f"its state is {file.state}, and it has the members of a plan"
-    if any(e.base is not None or e.target is not None or e.pin_row is not None for e in file.effects):
-        yield f"its state is {file.state}, and an effect has a base, a target or a pin"
-    if file.reads or file.sources or file.merge is not None or file.reverts is not None:
-        yield f"its state is {file.state}, and it reads or takes from tables"
-    if file.delta != _Delta(schema=None, register=[], tombstone=[], rename=[]):
-        yield f"its state is {file.state}, and it has a delta"
-    if file.state == WAITING and (file.requests or file.offer is not None):
-        yield "it waits, and it has requests or an offer"
-    if file.state == OFFERED:
-        if file.offer is None or len(file.requests) != 1:
-            yield "it offers, and it has no input or not one request"
-        elif not file.requests[0].owned or file.requests[0].parents:
-            yield "it offers a request that it does not own, or that has parents"
-        if file.offer is not None and sum(len(rows.ipc) * 3 // 4 for rows in file.offer.rows) > OFFER_BYTES_MAX:
-            yield "it offers more rows than an offer holds"
-
-
-def _wrong_plan(file: _File) -> Iterator[str]:
-    if file.plan is None or file.base is None:
-        yield f"its state is {file.state}, and it has no plan or no base"
-        return
-    if not file.effects:
-        yield "it plans no effect"
-    if (file.state == APPLIED) != (file.applied is not None) or file.durable != (file.state == APPLIED):
-        yield f"its state is {file.state}, and it {'has' if file.applied is not None else 'lacks'} applied pins"
-    if file.offer is not None:
-        yield "a plan has no offer"
-    yield from _wrong_requests(file)
-    effects = tuple(_to_effect(effect) for effect in file.effects)
-    found = chains(effects)
-    for chain in found:
-        yield from contradictions(chain)
-    keys = [chain.key for chain in found]
-    if len(set(keys)) != len(keys):
-        yield "it plans one table under two identities"
-    if any(effect.rule.needs_source for effect in effects) and not file.sources:
-        yield "it restores or adopts, and names no source"
-    for pin in file.applied or ():
-        reached = next((c for c in found if c.identity == pin.identity), None)
-        if reached is None or (reached.lands and pin.version != reached.version):
-            yield f"it has applied {pin.key} at version {pin.version}, which no effect reaches"
-
-
-def _wrong_requests(file: _File) -> Iterator[str]:
-    requests, base = file.requests, file.base
-    if not requests and file.kind != p.MAINTENANCE:
-        yield "it carries no request"
-    if len(requests) > p.REQUESTS_MAX:
-        yield f"it carries {len(requests)} requests"
-    if len({request.id for request in requests}) != len(requests):
-        yield "it carries one request twice"
-    if requests and not any(request.owned for request in requests):
-        yield "it owns none of its requests"
-    single = len(requests) == 1 and requests[0].owned
-    if requests and single != (file.plan in {request.id for request in requests}):
-        yield f"its plan id {file.plan} does not fit its requests"
-    before = base.head if base is not None else None
-    for request in requests:
-        if request.parents[:1] != [before]:
-            yield f"request {request.id} does not follow {before}"
-        before = request.id
-
-
-def _to_effect(effect: _Effect) -> Effect:
-    return Effect(
-        effect.kind,
-        effect.key,
-        effect.identity,
-        None if effect.base is None else BasePin(**effect.base.model_dump()),
-        None if effect.target is None else Target(**effect.target.model_dump()),
-        None if effect.pin_row is None else _to_pin(effect.pin_row),
-    )
-
-
-def _to_pin(row: _PinRow) -> Pin:
-    import base64
-
-    body = row.model_dump(exclude={"bases", "recent"})
-    recent = row.recent
-    return Pin(
-        **body,
-        bases=tuple(BaseVersion(*base) for base in row.bases),
-        recent=None
-        if recent is None
-        else Recent(tuple(recent.fragments), base64.b64decode(recent.keys, validate=True)),
-    )
-
-
-def _intent(file: _File, stamp: str) -> Intent:
-    branch = p.BranchName(file.branch.name, file.branch.identity)
-    owner = p.Owner(**file.owner.model_dump())
-    keys = frozenset(effect.key for effect in file.effects)
-    ticket = plan = request = None
-    if file.state in (WAITING, OFFERED):
-        tables = tuple((effect.key, effect.identity) for effect in file.effects)
-        ticket = Ticket(file.graph, file.op, file.kind, branch, tables, owner)
-        request = _to_request(file.requests[0]) if file.requests else None
-    else:
-        plan = _to_plan(file, branch, owner)
-    return Intent(
-        op=file.op,
-        state=file.state,
-        graph=file.graph,
-        kind=file.kind,
-        branch=branch,
-        owner=owner,
-        keys=keys,
-        stamp=stamp,
-        ticket=ticket,
-        plan=plan,
-        applied=None if file.applied is None else tuple(_to_pin(pin) for pin in file.applied),
-        durable=file.durable,
-        request=request,
-        offer=None if file.offer is None else file.offer.model_dump(),
-    )
-
-
-def _to_request(request: _Request) -> p.RequestInfo:
-    return p.RequestInfo(**{**request.model_dump(), "parents": tuple(request.parents)})
-
-
-def _to_plan(file: _File, branch: p.BranchName, owner: p.Owner) -> p.PublishPlan:
-    if file.base is None or file.plan is None:
-        raise documents.Malformed("a plan has a base and an id")
-    delta = file.delta
-    schema = delta.schema_row
-    return p.PublishPlan(
-        graph=file.graph,
-        op=file.op,
-        id=file.plan,
-        kind=file.kind,
-        branch=branch,
-        base=p.Base(**file.base.model_dump()),
-        effects=tuple(_to_effect(effect) for effect in file.effects),
-        reads=tuple(p.ReadPin(**read.model_dump()) for read in file.reads),
-        requests=tuple(_to_request(request) for request in file.requests),
-        owner=owner,
-        delta=p.Delta(
-            None if schema is None else SchemaRow(schema.source, schema.canonical, schema.hash, schema.id),
-            () if schema is None else tuple(schema.steps),
-            tuple(p.Registration(**one.model_dump()) for one in delta.registered),
-            tuple(Tombstone(**one.model_dump()) for one in delta.tombstone),
-            tuple(p.Rename(one.identity, one.from_key, one.to_key, one.incarnation) for one in delta.rename),
-        ),
-        sources=tuple(
-            p.Source(
-                source.identity,
-                source.ref,
-                source.manifest_version,
-                source.commit,
-                tuple(p.SourceTable(t.path, t.ref, t.version, tuple(t.bases)) for t in source.tables),
-            )
-            for source in file.sources
-        ),
-        merge=None if file.merge is None else file.merge.model_dump(),
-        reverts=None if file.reverts is None else tuple(file.reverts),
-    )

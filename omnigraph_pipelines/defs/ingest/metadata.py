@@ -75,13 +75,13 @@ def committed(receipt: og.Receipt, snapshot: og.Snapshot, table_keys: Iterable[s
     if receipt.replayed:
         return found
     changes, cost = receipt.tables, receipt.storage
-    inserted, updated = (sum(getattr(one, name) for one in changes.values()) for name in ("inserted", "updated"))
+    inserted, updated = (sum(getattr(one, name) or 0 for one in changes.values()) for name in ("inserted", "updated"))
     found |= {
         "dagster/partition_row_count": inserted + updated,
         "rows_inserted": inserted,
         "rows_updated": updated,
-        "rows_deleted": sum(one.deleted for one in changes.values()),
-        "rows_unchanged": sum(one.unchanged for one in changes.values()),
+        "rows_deleted": sum(one.deleted or 0 for one in changes.values()),
+        "rows_unchanged": sum(one.unchanged or 0 for one in changes.values()),
         "rows_rejected": receipt.rejected.total,
     }
     if changes:

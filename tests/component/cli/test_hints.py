@@ -139,7 +139,8 @@ def test_what_a_hint_of_the_pipelines_says_to_run_can_be_run(
 
 def test_every_extra_that_a_message_tells_to_install_exists() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = {extra for text in texts() for extra in re.findall(r"omnigraph-pipelines\[([a-z,]+)\]", text)}
+    found = [extras for text in texts() for extras in re.findall(r"omnigraph-pipelines\[([a-z,]+)\]", text)]
+    named = {extra for extras in found for extra in extras.split(",")}
     assert {"cli", "pipelines"} <= named <= set(project["optional-dependencies"])
 
 
