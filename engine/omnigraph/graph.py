@@ -24,7 +24,7 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.core.operation import Operation
 from omnigraph.core.progress import Listener
-from omnigraph.core.textfile import read_text
+from omnigraph.graph_schema import GraphSchema, read_schema
 from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
 from omnigraph.manifest.schema_id import schema_id
 from omnigraph.options import CommitOptions, LoadOptions, check_actor
@@ -108,18 +108,6 @@ def open_for_repair(
     with entering(engine, "open"):
         engine.latest(MAIN, Meter())
     return Graph(engine, actor=actor)
-
-
-def read_schema(schema: str | Path) -> str:
-    """Schema text, or the text of the file that a Path names."""
-    if not isinstance(schema, Path):
-        if schema.endswith(".pg") and "{" not in schema:
-            raise InvalidInput(
-                f"a text is the schema itself, not the name of its file: {schema[:200]!r}",
-                hint="pass pathlib.Path(…), or the text",
-            )
-        return schema
-    return read_text(schema, "schema file")
 
 
 def _noted(doing: Operation, receipt: Receipt) -> Receipt:
@@ -455,6 +443,11 @@ class Graph:
 
         with self._doing("commit_compaction", writes=True):
             return commit_compaction(self._engine, results, actor=self._who(actor))
+
+    @property
+    def schema(self) -> GraphSchema:
+        """The accepted schema: show, plan, apply."""
+        return GraphSchema(self._engine, self._actor)
 
     @property
     def checkpoints(self) -> Checkpoints:

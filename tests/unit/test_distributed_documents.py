@@ -16,9 +16,10 @@ import pytest
 from omnigraph import distributed
 from omnigraph.core import documents, errors
 from omnigraph.distributed import staging_record
-from omnigraph.distributed.fragments import LiveField, StagedFragments, check_schema_fits
+from omnigraph.distributed.fragments import StagedFragments, check_schema_fits
 from omnigraph.distributed.staged_part import Complaints, KeyStream, Split, StagedPart, Stretch, TaskRows
 from omnigraph.write.base.rejects import Rejected
+from omnigraph.write.base.staged_columns import LiveField
 from omnigraph.write.base.violations import Violation
 
 ULID = "01M7QC170BCQQBHXS8RD1NGPS4"
@@ -359,7 +360,8 @@ LIVE = {"id": LiveField(0, False), "p1": LiveField(1, False), "p2": LiveField(2,
         ("sha256:2", {**LIVE, "p2": LiveField(2, False)}, False),  # required
         ("sha256:2", {"id": LIVE["id"], "p2": LIVE["p2"]}, False),  # p1 was dropped
         ("sha256:2", {**LIVE, "p1": LiveField(3, True)}, False),  # p1 was dropped and added again
-        ("sha256:2", {"id": LIVE["id"], "renamed": LiveField(1, False)}, True),  # the field is live, by whichever name
+        ("sha256:2", {"id": LIVE["id"], "p3": LiveField(1, False)}, False),  # p1 was dropped, its number given to p3
+        ("sha256:2", {"id": LIVE["id"], "p3": LiveField(1, False, also=("p1",))}, True),  # p3 is p1 since a merge
         ("sha256:2", {}, False),
     ],
 )

@@ -44,7 +44,7 @@ GROUPS: dict[str, str] = {
     "checkpoint": "Pin commits against cleanup.",
     "commit": "Look at commits.",
     "intent": "Look at writes that have not ended.",
-    "schema": "Look at the accepted schema.",
+    "schema": "Look at the accepted schema, and change it.",
 }
 
 COMMANDS: tuple[Command, ...] = (
@@ -212,9 +212,22 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "schema show",
-        "Print the accepted schema.",
-        "omnigraph schema show social.omni",
-        needs="catalog",
+        "Print the accepted schema, or a diagram of it.",
+        "omnigraph schema show social.omni --format mermaid",
+        needs="schema",
+    ),
+    Command(
+        "schema plan",
+        "Show what a new schema would change, what each step costs, and what cannot be done. Changes nothing.",
+        "omnigraph schema plan social.omni --schema social.pg",
+        needs="schema",
+    ),
+    Command(
+        "schema apply",
+        "Make a file the accepted schema, as one commit beside other writers.",
+        "omnigraph schema apply social.omni --schema social.pg --confirm",
+        needs="schema",
+        writes=True,
     ),
     Command(
         "lint",

@@ -40,6 +40,11 @@ class Work:
     merge: Mapping[str, Any] | None = None
     reverts: tuple[str, ...] | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to commit: no table moves, and the schema and the registrations stay."""
+        return not self.steps and self.delta.is_empty
+
 
 @dataclass(frozen=True)
 class Minting:

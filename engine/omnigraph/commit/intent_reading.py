@@ -147,8 +147,9 @@ def _wrong_plan(file: IntentFile) -> Iterator[str]:
     if file.plan is None or file.base is None:
         yield f"its state is {file.state}, and it has no plan or no base"
         return
-    if not file.effects:
-        yield "it plans no effect"
+    delta = file.delta
+    if not file.effects and delta.schema_row is None and not (delta.registered or delta.tombstone or delta.rename):
+        yield "it plans no effect, and no change of the schema"
     if (file.state == APPLIED) != (file.applied is not None) or file.durable != (file.state == APPLIED):
         yield f"its state is {file.state}, and it {'has' if file.applied is not None else 'lacks'} applied pins"
     if file.offer is not None:

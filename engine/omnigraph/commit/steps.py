@@ -17,6 +17,7 @@ from omnigraph.commit.plan import Registration, SourceTable
 from omnigraph.commit.properties import Counts
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
+from omnigraph.table.column_files import ColumnFile
 from omnigraph.table.dataset import Tables
 
 CACHED_ROWS_MAX = 200_000  # own writes beyond this are not worth their room in the key cache
@@ -149,20 +150,35 @@ class RestoreTable(Step):
 
 @dataclass(frozen=True)
 class AddColumns(Step):
-    """Nullable columns without values: no data is written."""
+    """Nullable columns without values: no data is written. ``order``: the names of all columns after it."""
 
     kind: ClassVar[str] = "columns"
     fields: tuple[pa.Field[Any], ...] = ()
+    order: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FillColumns(Step):
+    """Columns with values, which ``files`` hold: one for each fragment of the pin, written ahead. ``empty``: columns that are
+    null, added along. ``replaced``: columns whose name a wider one takes."""
+
+    kind: ClassVar[str] = "columns"
+    fields: tuple[pa.Field[Any], ...] = ()
+    empty: tuple[pa.Field[Any], ...] = ()
+    files: tuple[ColumnFile, ...] = field(default=(), repr=False)
+    replaced: frozenset[str] = frozenset()
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ProjectColumns(Step):
-    """Columns taken out, renamed, or with another nullability: no data is written."""
+    """Columns taken out, renamed, or with another nullability: no data is written. ``nullable`` goes by the old names."""
 
     kind: ClassVar[str] = "project"
     drop: frozenset[str] = frozenset()
     rename: Mapping[str, str] = field(default_factory=dict)
     nullable: Mapping[str, bool] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -206,6 +222,10 @@ class StagedFiles:
     def __init__(self) -> None:
         self.sent = False  # a version may name them: deleting them is not the writer's business any more
         self._fragments: dict[tuple[str, str], tuple[str | None, tuple[Any, ...]]] = {}
+
+    def forget(self) -> None:
+        """Use none of them again: the rows are others now."""
+        self._fragments.clear()
 
     def known(self, step: AppendRows, mark: str | None) -> tuple[Any, ...] | None:
         written_at, fragments = self._fragments.get((step.key, step.batch or ""), (None, None))
@@ -271,9 +291,13 @@ def _of_schema(step: Step, handle: Any, tables: Tables) -> Any:
     from omnigraph.table.fields import Projection
 
     if isinstance(step, AddColumns):
-        return evolve.add_columns(handle, step.fields)
+        return evolve.add_columns(handle, step.fields, step.order)
+    if isinstance(step, FillColumns):
+        return evolve.fill_columns(
+            handle, step.fields, step.empty, step.files, replaced=step.replaced, order=step.order
+        )
     if isinstance(step, ProjectColumns):
-        return evolve.project(handle, Projection(step.drop, step.rename, step.nullable))
+        return evolve.project(handle, Projection(step.drop, step.rename, step.nullable, step.order))
     if isinstance(step, RestoreTable):
         return evolve.restore(handle, step.source.version)
     raise ValueError(f"a step of kind {step.kind!r} is not staged")

@@ -33,7 +33,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     "forked-process": "The graph was opened before this process was forked; its threads stayed in the parent.",
     "group-member": "The commit shares its swap with others on the same tables and cannot be undone alone.",
     "missing-version": "A version that a root needs is not there.",
-    "no-consent": "A command that destroys something on a remote store was not given --yes.",
+    "no-consent": "A command that destroys something on a remote store was not given --yes, or a change of the schema that loses data no --confirm.",
     "not-healed": "A table could not be put back to its published version.",
     "paused": "Upkeep is paused in the graph file.",
     "quarantine-taken": "The name under which an unreadable intent would be kept is taken by other bytes.",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.commit.txn import Txn
-from omnigraph.distributed.fragments import StagedFragments
+from omnigraph.distributed.fragments import StagedFragments, staged_otherwise
 from omnigraph.distributed.id_reuse import AdoptedIds
 from omnigraph.distributed.staged_part import Complaints, Split, StagedPart, Stretch, TaskRows
 from omnigraph.schema import Catalog, table_schema
@@ -179,13 +179,21 @@ class PartInput:
         at = next(one for one in self.fragments(key) if one.first_row <= row < one.first_row + one.rows)
         pin, first = txn.pin(key), at.first_row
         read = fragments_.read_rows(
-            txn.engine.tables, TableRef(pin.location, pin.ref), txn.handle(key), [at.described], list(names)
+            txn.engine.tables,
+            TableRef(pin.location, pin.ref),
+            txn.handle(key),
+            [at.described],
+            list(names),
+            by_id=self._by_id(txn, key),
         )
         for batch in read:
             if row < first + batch.num_rows:
                 return [batch.column(name)[row - first].as_py() for name in names]
             first += batch.num_rows
         raise LookupError(row)
+
+    def _by_id(self, txn: Txn, key: str) -> bool:
+        return staged_otherwise(txn.state, (one for one in self.staged if one.table_key == key))
 
     def key_batches(self, txn: Txn, key: str, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         declared = self.catalog.by_table_key(key)
@@ -196,7 +204,12 @@ class PartInput:
         if not described:
             return
         rows = fragments_.read_rows(
-            txn.engine.tables, TableRef(pin.location, pin.ref), txn.handle(key), described, names
+            txn.engine.tables,
+            TableRef(pin.location, pin.ref),
+            txn.handle(key),
+            described,
+            names,
+            by_id=self._by_id(txn, key),
         )
         for batch in rows:
             if batch.num_rows:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -18,7 +17,7 @@ from omnigraph.core import documents
 from omnigraph.core.documents import Document, Malformed, Ref, Ulid
 from omnigraph.core.errors import SchemaChanged
 from omnigraph.manifest.state import State
-from omnigraph.schema.catalog import TableType
+from omnigraph.write.base.staged_columns import LiveField, misfit
 
 FORMAT: Final = 2
 FRAGMENTS_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -30,6 +29,11 @@ _XXH3 = re.compile(r"[0-9a-f]{32}")
 def schema_id_of(state: State) -> str:
     """The identity of a branch's schema, as staged rows carry it."""
     return state.schema.id
+
+
+def staged_otherwise(state: State, staged: Iterable[StagedFragments]) -> bool:
+    """Whether some of the rows were staged under another schema than that of the state."""
+    return any(one.schema_id != schema_id_of(state) for one in staged)
 
 
 def _check_path(path: str) -> str:
@@ -137,53 +141,17 @@ def data_paths(fragments: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield f"data/{file['path']}"
 
 
-# --- columns of a table -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class LiveField:
-    """A column of a table as it is now. ``filled``: the schema fills it in where a row has no value."""
-
-    field_id: int
-    nullable: bool
-    filled: bool = False
-
-
-def live_fields(declared: TableType, column_ids: Mapping[str, int]) -> dict[str, LiveField]:
-    """The columns of a table by the id of their property, or ``id``, ``src``, ``dst``. ``column_ids``: field ids by name."""
-    properties = {prop.name: prop for prop in declared.properties}
-    found = {}
-    for name, number in column_ids.items():
-        prop = properties.get(name)
-        if prop is None:
-            found[name] = LiveField(number, nullable=False)
-        else:
-            found[prop.prop_id] = LiveField(number, prop.type.nullable)
-    return found
-
-
 # --- rows that were staged on another schema ---------------------------------------------------------------------------
 
 
 def check_schema_fits(staged: StagedFragments, schema_id: str, live: Mapping[str, LiveField]) -> None:
     """Refuse rows that were staged on a schema that they do not fit any more. ``live``: the columns of the table now, by the
-    id of their property.
-
-    On the same schema everything fits. On another one every field that the files hold has to be a column still, and every
-    column that they do not hold has to be nullable and without a fill: its null is what the schema would give it."""
-    if staged.schema_id == schema_id:
-        return
-    held = set(staged.fields.values())
-    gone = sorted(held - {field.field_id for field in live.values()})
-    missing = sorted(
-        name for name, field in live.items() if field.field_id not in held and (field.filled or not field.nullable)
-    )
-    if not gone and not missing:
-        return
-    what = f"field {gone[0]} was dropped" if gone else f"{missing[0]} needs a value"
-    raise SchemaChanged(
-        f"the schema has changed since rows of {staged.table_key} were staged: {what}",
-        table_key=staged.table_key,
-        expected=staged.schema_id,
-        actual=schema_id,
-    )
+    id of their property. On the same schema everything fits."""
+    what = None if staged.schema_id == schema_id else misfit(staged.fields, live)
+    if what is not None:
+        raise SchemaChanged(
+            f"the schema has changed since rows of {staged.table_key} were staged: {what}",
+            table_key=staged.table_key,
+            expected=staged.schema_id,
+            actual=schema_id,
+        )

@@ -21,10 +21,10 @@ from omnigraph.commit.request import Prepared
 from omnigraph.commit.steps import AppendFiles, OverwriteFiles, StagedFiles, Step
 from omnigraph.commit.txn import Txn
 from omnigraph.core import progress
-from omnigraph.core.errors import ReadSetChanged
+from omnigraph.core.errors import ReadSetChanged, SchemaChanged
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.batch_rows import PartInput
-from omnigraph.distributed.fragments import StagedFragments
+from omnigraph.distributed.fragments import StagedFragments, schema_id_of
 from omnigraph.distributed.key_checks import CheckResult, matched_ids
 from omnigraph.distributed.merge import PartMerge, located
 from omnigraph.distributed.parts_report import PartsReport, is_trusted
@@ -42,6 +42,7 @@ from omnigraph.write.load_options import LoadOptions, load_request
 from omnigraph.write.receipt import receipt_of
 from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, rejected_rows, too_many, write_quarantine
 from omnigraph.write.rules.validate import Verdict
+from omnigraph.write.sources.again import same_types
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -140,6 +141,14 @@ class PartLoad:
         return Prepared(tuple(steps), reads, revalidate=again, stage_first=True)
 
     def _check_base(self, txn: Txn) -> None:
+        if not same_types(self.given.keys, self.task.catalog, txn.catalog):
+            # The tasks have made rows, ids and complaints under the schema of then.
+            raise SchemaChanged(
+                "the schema of these types has changed since the parts were staged",
+                hint="stage the batch again with graph.begin()",
+                expected=self.record.base.schema_id,
+                actual=schema_id_of(txn.state),
+            )
         for key in sorted(self.given.keys):
             pin, target = txn.pin(key), self.task.targets[key]
             if pin.identity != target.identity:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
-from omnigraph.distributed.fragments import StagedFragments, live_fields
+from omnigraph.distributed.fragments import StagedFragments
 from omnigraph.distributed.staged_part import Complaints, Split, StagedPart, Stretch, TaskRows
 from omnigraph.distributed.staging_record import described_files
 from omnigraph.schema.arrow import table_schema
@@ -29,6 +29,7 @@ from omnigraph.table.dataset import TableRef, Tables
 from omnigraph.write.base.blocks import Block
 from omnigraph.write.base.changes import TypeChange
 from omnigraph.write.base.rejects import Finding, Rejected, Rejects, collect_rejected
+from omnigraph.write.base.staged_columns import live_fields
 from omnigraph.write.base.violations import ViolationLog
 from omnigraph.write.base.wording import Wording
 from omnigraph.write.rules.quarantine import row_as_record

@@ -21,11 +21,11 @@ from omnigraph.commit.request import Prepared
 from omnigraph.commit.steps import AppendFiles, OverwriteFiles, Step, UpdateFiles
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import documents
-from omnigraph.core.errors import InvalidInput, OmnigraphError, ReadSetChanged
+from omnigraph.core.errors import InvalidInput, OmnigraphError, ReadSetChanged, SchemaChanged
 from omnigraph.core.meter import Meter
 from omnigraph.core.progress import phase
 from omnigraph.distributed.batch_rows import PartInput
-from omnigraph.distributed.fragments import StagedFragments, check_schema_fits, live_fields, schema_id_of
+from omnigraph.distributed.fragments import StagedFragments, check_schema_fits, schema_id_of, staged_otherwise
 from omnigraph.distributed.key_checks import check_keys
 from omnigraph.distributed.pass_rules import Budget
 from omnigraph.distributed.staged_part import Split, StagedPart, Stretch, TaskRows
@@ -36,9 +36,11 @@ from omnigraph.table import staged as fragments_
 from omnigraph.table.dataset import TableRef
 from omnigraph.wire.receipt import CheckReport, Receipt, RejectedRows
 from omnigraph.write.base.changes import Mode, TypeChange
+from omnigraph.write.base.staged_columns import live_fields
 from omnigraph.write.load_options import LoadOptions, load_request
 from omnigraph.write.receipt import receipt_of
 from omnigraph.write.rules.validate import Verdict, validate
+from omnigraph.write.schema_change.history import filled_since
 from omnigraph.write.streamed_load import as_declared
 
 if TYPE_CHECKING:
@@ -153,8 +155,16 @@ class StagedLoad:
 
 def check_base(txn: Txn, key: str, every: Sequence[StagedFragments]) -> None:
     """Refuse fragments that cannot be committed at the pin that the table has now."""
-    pin, schema_id = txn.pin(key), schema_id_of(txn.state)
+    schema_id = schema_id_of(txn.state)
     for one in every:
+        pin = txn.state.tables.get(key)
+        if pin is None:
+            raise SchemaChanged(
+                f"table {key} was dropped or renamed since its fragments were staged",
+                table_key=key,
+                expected=one.schema_id,
+                actual=schema_id,
+            )
         if one.identity != pin.identity:
             raise ReadSetChanged(
                 f"table {pin.key} was dropped and made again since its fragments were staged",
@@ -180,7 +190,8 @@ def check_base(txn: Txn, key: str, every: Sequence[StagedFragments]) -> None:
             )
         if one.schema_id != schema_id:
             columns = fragments_.column_ids(txn.handle(key))
-            check_schema_fits(one, schema_id, live_fields(txn.catalog.by_table_key(key), columns))
+            live = live_fields(txn.catalog.by_table_key(key), columns, filled_since(txn, one.schema_id))
+            check_schema_fits(one, schema_id, live)
 
 
 def _validate(txn: Txn, given: Mapping[str, Sequence[StagedFragments]], memory_mb: int | None = None) -> Verdict:
@@ -216,7 +227,9 @@ def _change(txn: Txn, key: str, every: Sequence[StagedFragments]) -> TypeChange:
         pa.RecordBatch.from_arrays(
             [as_declared(batch.column(name), schema.field(name).type) for name in schema.names], schema=schema
         )
-        for batch in fragments_.read_rows(txn.engine.tables, ref, txn.handle(key), new, schema.names)
+        for batch in fragments_.read_rows(
+            txn.engine.tables, ref, txn.handle(key), new, schema.names, by_id=staged_otherwise(txn.state, every)
+        )
     ]
     mode: Mode = "append"
     if any(one.kind == "overwrite" for one in every):

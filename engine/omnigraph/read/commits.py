@@ -60,4 +60,5 @@ def commit_of(row: CommitRow, branch: str = MAIN) -> Commit:
         },
         manifest_version=row.manifest_version,
         idempotency_key=row.idempotency_key,
+        schema=row.schema,
     )

@@ -7,7 +7,7 @@ the protobuf form in which pylance pickles it: fields are taken out, renamed or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,17 +24,21 @@ Message = list[tuple[int, int, Any]]
 
 @dataclass(frozen=True)
 class Projection:
-    """What a change of columns keeps: columns to take out, columns to rename, columns whose nullability changes."""
+    """What a change of columns keeps: columns to take out, columns to rename, columns whose nullability changes.
+
+    ``order``: the names after the change, in the order that the columns take; what is not named keeps its place at the end.
+    """
 
     drop: frozenset[str] = frozenset()
     rename: Mapping[str, str] = field(default_factory=dict)
     nullable: Mapping[str, bool] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
 
 
 def projected(handle: Any, change: Projection) -> LanceSchema:
     """The handle's schema after the change. Every field that stays keeps its id."""
     metadata, messages = _protos(handle)
-    kept: list[bytes] = []
+    kept: list[Message] = []
     gone: set[int] = set()
     for message in messages:
         parent, number = _member(message, _PARENT, 0), _member(message, _ID, 0)
@@ -49,14 +53,25 @@ def projected(handle: Any, change: Projection) -> LanceSchema:
             message = [part for part in message if part[0] != _NULLABLE]
             if change.nullable[name]:
                 message = sorted([*message, (_NULLABLE, _VARINT, 1)])
-        kept.append(_encode(message))
-    return _schema(metadata, kept)
+        kept.append(message)
+    return _schema(metadata, _ordered(kept, change.order))
 
 
-def extended(handle: Any, added: Iterable[pa.Field[Any]]) -> LanceSchema:
-    """The handle's schema with more columns, under ids that no field of the table has ever had."""
+def extended(
+    handle: Any,
+    added: Iterable[pa.Field[Any]],
+    *,
+    replaced: frozenset[str] = frozenset(),
+    order: Sequence[str] = (),
+) -> LanceSchema:
+    """The handle's schema with more columns, under ids that no field of this version has. Columns named in ``replaced`` are
+    left out: an added one takes their name.
+
+    Lance gives a number again once the last file with it is gone, so an id alone does not tell a column from one that was
+    dropped.
+    """
     metadata, messages = _protos(handle)
-    found = [_encode(message) for message in messages]
+    found = _without(messages, replaced)
     first = int(handle.max_field_id) + 1
     for one in added:
         _, new = _protos_of(LanceSchema.from_pyarrow(pa.schema([one])))
@@ -64,14 +79,38 @@ def extended(handle: Any, added: Iterable[pa.Field[Any]]) -> LanceSchema:
             number, parent = _member(message, _ID, 0), _member(message, _PARENT, 0)
             rest = [part for part in message if part[0] not in (_ID, _PARENT)]
             above = parent if parent >= _NO_PARENT else parent + first
-            found.append(_encode(sorted([*rest, (_ID, _VARINT, number + first), (_PARENT, _VARINT, above)])))
+            found.append(sorted([*rest, (_ID, _VARINT, number + first), (_PARENT, _VARINT, above)]))
         first += len(new)
-    return _schema(metadata, found)
+    return _schema(metadata, _ordered(found, order))
 
 
-def _schema(metadata: Any, protos: list[bytes]) -> LanceSchema:
-    made: LanceSchema = LanceSchema._from_protos(metadata, *protos)
+def _schema(metadata: Any, messages: list[Message]) -> LanceSchema:
+    made: LanceSchema = LanceSchema._from_protos(metadata, *map(_encode, messages))
     return made
+
+
+def _columns(messages: Iterable[Message]) -> list[list[Message]]:
+    """The fields of each column: its own, then those inside it."""
+    found: list[list[Message]] = []
+    for message in messages:
+        if _member(message, _PARENT, 0) >= _NO_PARENT:
+            found.append([])
+        found[-1].append(message)
+    return found
+
+
+def _column_name(column: Sequence[Message]) -> str:
+    return bytes(_member(column[0], _NAME, b"")).decode()
+
+
+def _without(messages: Iterable[Message], names: frozenset[str]) -> list[Message]:
+    return [one for column in _columns(messages) if _column_name(column) not in names for one in column]
+
+
+def _ordered(messages: list[Message], order: Sequence[str]) -> list[Message]:
+    place = {name: at for at, name in enumerate(order)}
+    columns = sorted(_columns(messages), key=lambda column: place.get(_column_name(column), len(place)))
+    return [one for column in columns for one in column]
 
 
 def _protos(handle: Any) -> tuple[Any, list[Message]]:

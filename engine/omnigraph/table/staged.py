@@ -106,14 +106,21 @@ def deleted_by(handle: Any, updated: Sequence[Mapping[str, Any]], removed: Seque
 
 
 def read_rows(
-    tables: Tables, ref: TableRef, handle: Any, new: Sequence[Mapping[str, Any]], columns: Sequence[str]
+    tables: Tables,
+    ref: TableRef,
+    handle: Any,
+    new: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    by_id: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of staged fragments in the order of the fragments, blobs as bytes."""
+    """The rows of staged fragments in the order of the fragments, blobs as bytes. ``by_id``: the table has other columns than
+    when they were staged, so that their files may call columns otherwise, or lack some, which are null."""
     for described in new:
         fragment = fragment_of(described)
         if len(fragment.files) != 1 or fragment.deletion_file is not None:
             raise ValueError("a staged fragment has one data file and deletes nothing")
-    if blob_columns(handle.schema):
+    if by_id or blob_columns(handle.schema):
         yield from _read_detached(tables, ref, handle, new, columns)
         return
     for described in new:

@@ -94,6 +94,9 @@ def keys_of(width: int) -> list[str]:
 def rows_for(txn: Txn, key: str, names: Sequence[str]) -> pa.Table:
     schema = table_schema(txn.catalog.by_table_key(key))
     values: dict[str, list[Any]] = {"id": list(names), "n": list(range(len(names))), "name": list(names)}
+    for field in schema:  # columns that a change of the schema has added
+        given = None if field.nullable else "x" if pa.types.is_string(field.type) else 0
+        values.setdefault(field.name, [given] * len(names))
     return pa.table({name: values[name] for name in schema.names}, schema=schema)
 
 

@@ -90,14 +90,6 @@ class ExportedRecords(ExportReport):
 
 
 @dataclass(frozen=True)
-class SchemaSource(Model):
-    """The accepted schema."""
-
-    schema_source: str
-    schema_hash: str
-
-
-@dataclass(frozen=True)
 class Created(Model):
     """A graph that was made."""
 

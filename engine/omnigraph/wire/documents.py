@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from omnigraph.wire import SCHEMA_VERSION
 from omnigraph.wire.cleanup import Checkpoint, CheckpointDeleted, CheckpointNames, CleanupRun
-from omnigraph.wire.data import Created, ExportedRecords, QueryResult, RowFound, SchemaSource, SnapshotOf
+from omnigraph.wire.data import Created, ExportedRecords, QueryResult, RowFound, SnapshotOf
 from omnigraph.wire.history import Commit, CommitList
 from omnigraph.wire.jsonschema import DIALECT, Definitions, document
 from omnigraph.wire.model import Model
@@ -17,6 +17,7 @@ from omnigraph.wire.optimize import Compacted, OptimizeReport
 from omnigraph.wire.program import DoctorReport, ErrorBody, ErrorCode, ErrorCodes, LintReport, Version
 from omnigraph.wire.receipt import CheckReport, Loaded, LoadPlan, Mutated, Outcome
 from omnigraph.wire.recovery import IntentList, PendingIntent, Recovered, Recoveries, RepairReport
+from omnigraph.wire.schema import SchemaApplied, SchemaPlanned, SchemaSource
 from omnigraph.wire.status import StatusReport
 from omnigraph.wire.verify import VerifyReport
 
@@ -48,6 +49,8 @@ RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
     "checkpoint list": (CheckpointNames,),
     "checkpoint delete": (CheckpointDeleted,),
     "schema show": (SchemaSource,),
+    "schema plan": (SchemaPlanned,),
+    "schema apply": (SchemaApplied,),
     "lint": (LintReport,),
     "explain": (ErrorCode, ErrorCodes),
     "doctor": (DoctorReport,),

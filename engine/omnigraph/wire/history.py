@@ -15,7 +15,7 @@ from omnigraph.wire.receipt import TableChange
 @dataclass(frozen=True)
 class Commit(Model):
     """One commit of a graph. ``tables``: what it did to each table it changed; ``grouped_with``: the other commits of its
-    swap."""
+    swap; ``schema``: the ids of the schema before and after, and the steps with their fills, where it changed the schema."""
 
     id: str
     parents: tuple[str, ...]
@@ -27,6 +27,7 @@ class Commit(Model):
     manifest_version: Count
     idempotency_key: str | None = None
     grouped_with: tuple[str, ...] = ()
+    schema: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
         by = f" by {self.actor}" if self.actor is not None else ""

@@ -17,9 +17,10 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.protocol.planning import plan_of
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared
+from omnigraph.commit.steps import StagedFiles
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import progress
-from omnigraph.core.errors import NotFound
+from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog
@@ -32,6 +33,7 @@ from omnigraph.write.rules.completion import complete
 from omnigraph.write.rules.id_reuse import adopt_ids
 from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, rejected_rows, sift, too_many, write_quarantine
 from omnigraph.write.rules.validate import Verdict, validate
+from omnigraph.write.sources.again import is_read_once, same_types, schema_changed
 from omnigraph.write.sources.batch import Batch
 from omnigraph.write.sources.content import content_of
 from omnigraph.write.sources.files import store_opener
@@ -43,17 +45,20 @@ from omnigraph.write.streamed_load import load_stream
 
 @dataclass
 class Load:
-    """One load under way: what was read, and what survives a change of plan."""
+    """One load under way: what was read, under which schema, and what survives a change of plan."""
 
     engine: Engine
+    source: Any
     options: LoadOptions
     catalog: Catalog
     input: Input
     sifted: Sifted | None = None
     unchanged: dict[str, TableChange] = field(default_factory=dict)
+    files: StagedFiles = field(default_factory=StagedFiles)
 
     def prepare(self, txn: Txn) -> Prepared | None:
         """Judge the input against the pins of one transaction and say what it comes to."""
+        self._follow_schema(txn)
         txn.open_ahead(self.input.tables, self._endpoints())
         with progress.phase("checking", total=self.input.rows):
             changes, verdict = self._judge(txn)
@@ -77,6 +82,20 @@ class Load:
             revalidate=lambda other: _unmoved(idle, txn, other) and self._still_fits(other, changes),
             stage_first=size > STAGE_FIRST_BYTES,
         )
+
+    def _follow_schema(self, txn: Txn) -> None:
+        """Where the schema has changed since the input was read: go on if that is nothing to its types, else read it again
+        under the new schema, as it would be read now."""
+        before, now = self.catalog, txn.catalog
+        if before is now:
+            return
+        if not self.input.malformed and same_types(self.input.tables, before, now):
+            self.catalog = now
+            return
+        if is_read_once(self.source):
+            raise schema_changed(before, now)
+        self.files.forget()
+        self.input, self.catalog = _read_under(self.engine, self.source, self.options, now), now
 
     @property
     def _batch(self) -> str | None:
@@ -140,7 +159,7 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     if not work.input.tables and not work.input.malformed:
         return Receipt(None, options.branch, {}, storage=meter.snapshot())
     content = None if options.idempotency_key is None else content_of(source)
-    outcome = run(engine, load_request(options, work.input.tables, content=content), work.prepare, meter)
+    outcome = run(engine, load_request(options, work.input.tables, work.files, content=content), work.prepare, meter)
     rejected = RejectedRows()
     if work.sifted is not None and not outcome.replayed:
         rejected = rejected_rows(work.sifted.rejected)
@@ -186,10 +205,23 @@ def plan_load(engine: Engine, source: Any, options: LoadOptions) -> LoadPlan:
 
 
 def _read(engine: Engine, source: Any, options: LoadOptions) -> Load:
+    """Read the source under the schema that this process knows; under the newest one where it does not fit that."""
     held = engine.known(options.branch) or engine.latest(options.branch)
     catalog = engine.catalog(held.state.schema)
+    try:
+        given = _read_under(engine, source, options, catalog)
+    except InvalidInput:
+        newest = engine.catalog(read_current(engine, options.branch, meter=Meter()).state.schema)
+        if newest is catalog or is_read_once(source):
+            raise
+        catalog = newest
+        given = _read_under(engine, source, options, catalog)
+    return Load(engine, source, options, catalog, given)
+
+
+def _read_under(engine: Engine, source: Any, options: LoadOptions, catalog: Catalog) -> Input:
     with progress.phase("reading"):
-        given = read_source(
+        return read_source(
             source,
             catalog,
             engine.limits,
@@ -198,7 +230,6 @@ def _read(engine: Engine, source: Any, options: LoadOptions) -> Load:
             keep_rejected=options.on_bad_row == "quarantine",
             opener=store_opener(engine.store.lance_options),
         )
-    return Load(engine, options, catalog, given)
 
 
 def _explained(work: Load, meter: Meter) -> LoadPlan:

@@ -60,7 +60,7 @@ def mutate(
     except QueryInvalid:
         # The schema that this handle knows may be an old one.
         newest = read_current(engine, options.branch, meter=meter)
-        if newest.state.schema.hash == held.state.schema.hash:
+        if newest.state.schema.id == held.state.schema.id:
             raise
         known = _replay(engine, options, digest, newest, meter)
         if known is not None:
@@ -120,7 +120,7 @@ class _Mutation:
 
     def bind(self, catalog: Catalog) -> BoundMutation:
         """The statements under a schema; bound once a schema."""
-        if self._bound is None or self._catalog is None or self._catalog.hash != catalog.hash:
+        if self._bound is None or self._catalog is not catalog:
             self._bound = bind_mutation(self.query, self.params, catalog, self.now_us)
             self._catalog = catalog
         return self._bound

@@ -6,7 +6,7 @@ judged again on the new pins: the source is read once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,18 +17,20 @@ from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared
 from omnigraph.commit.steps import AppendFiles, StagedFiles
-from omnigraph.commit.txn import Txn
+from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import progress
-from omnigraph.core.errors import Conflict
+from omnigraph.core.errors import Conflict, InvalidInput, SchemaChanged
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog, EdgeType, table_schema
 from omnigraph.table import staged as fragments_
 from omnigraph.table.dataset import TableRef
 from omnigraph.wire.receipt import Receipt, RejectedRows
+from omnigraph.write.base.staged_columns import live_fields, misfit
 from omnigraph.write.load_options import LoadOptions, load_request
 from omnigraph.write.receipt import receipt_of
 from omnigraph.write.rules.streamed_append import StreamedAppend
 from omnigraph.write.rules.validate import Verdict
+from omnigraph.write.schema_change.history import filled_since
 from omnigraph.write.sources.batch import Batch
 from omnigraph.write.sources.files import store_opener
 
@@ -62,9 +64,16 @@ def load_stream(engine: Engine, source: Any, options: LoadOptions, meter: Meter)
     held = engine.known(options.branch) or engine.latest(options.branch, meter)
     catalog = engine.catalog(held.state.schema)
     view = LateView()
-    opener = store_opener(engine.store.lance_options)
-    stream = StreamedAppend(source, catalog, view, engine.limits, clock=engine.clock, opener=opener)
-    work = _StreamedLoad(engine, catalog, view, stream)
+    try:
+        stream = _stream(engine, source, catalog, view)
+    except InvalidInput:
+        # The schema that this handle knows may be an old one. Nothing has been read yet.
+        newest = engine.catalog(read_current(engine, options.branch, meter=meter).state.schema)
+        if newest is catalog:
+            raise
+        catalog = newest
+        stream = _stream(engine, source, catalog, view)
+    work = _StreamedLoad(engine, catalog, view, stream, again=lambda new: _stream(engine, source, new, view))
     request = load_request(options, [declared.table_key for declared in stream.types], work.own)
     try:
         outcome = run(engine, request, work.prepare, meter)
@@ -76,20 +85,34 @@ def load_stream(engine: Engine, source: Any, options: LoadOptions, meter: Meter)
     return receipt_of(outcome, options.branch, RejectedRows(), {}, meter)
 
 
+def _stream(engine: Engine, source: Any, catalog: Catalog, view: LateView) -> StreamedAppend:
+    opener = store_opener(engine.store.lance_options)
+    return StreamedAppend(source, catalog, view, engine.limits, clock=engine.clock, opener=opener)
+
+
 @dataclass
 class _StreamedLoad:
     engine: Engine
     catalog: Catalog
     view: LateView
     stream: StreamedAppend
+    again: Callable[
+        [Catalog], StreamedAppend
+    ]  # the same source under another schema, as long as nothing of it was read
     staged: dict[str, list[Any]] | None = None
     files: list[str] = field(default_factory=list)
     own: StagedFiles = field(default_factory=StagedFiles)
     mark: str | None = None  # the cleanup mark on which they were written
+    schema_id: str = ""  # and the schema
+    columns: dict[str, dict[str, int]] = field(default_factory=dict)  # and the field ids of each table's columns
 
     def prepare(self, txn: Txn) -> Prepared | None:
         if self.staged is None:
             self.mark = txn.state.head.mark
+            self.schema_id = txn.state.schema.id
+            if self.catalog is not txn.catalog:
+                self.catalog = txn.catalog
+                self.stream = self.again(self.catalog)
             with progress.phase("loading"):
                 verdict = self._stage(txn)
         elif txn.state.head.mark != self.mark:
@@ -99,13 +122,36 @@ class _StreamedLoad:
                 hint="repeat the load",
             )
         else:
-            verdict = judge_staged(txn, {key: self._described(key) for key in self.staged})
+            self._check_schema(txn)
+            described = {key: self._described(key) for key in self.staged}
+            verdict = judge_staged(txn, described, by_id=txn.state.schema.id != self.schema_id)
         verdict.raise_if_bad()
         staged = self.staged or {}
         steps = tuple(_append(key, staged[key]) for key in sorted(staged) if staged[key])
         if not steps:
             return None
         return Prepared(steps, verdict.reads, revalidate=self._still_fits, stage_first=True)
+
+    def _check_schema(self, txn: Txn) -> None:
+        """The source was read once: what it came to has to fit the schema of now."""
+        if txn.state.schema.id == self.schema_id:
+            return
+        filled = filled_since(txn, self.schema_id)
+        for key, held in self.columns.items():
+            pin = txn.state.tables.get(key)
+            if pin is None or pin.type_id != self.catalog.by_table_key(key).type_id:
+                what: str | None = f"{key} was dropped or renamed"
+            else:
+                ids = fragments_.column_ids(txn.handle(key))
+                what = misfit(held, live_fields(txn.catalog.by_table_key(key), ids, filled))
+            if what is not None:
+                raise SchemaChanged(
+                    f"the schema has changed since rows of {key} were read: {what}",
+                    hint="repeat the load with the input from its beginning",
+                    table_key=key,
+                    expected=self.schema_id,
+                    actual=txn.state.schema.id,
+                )
 
     def _still_fits(self, txn: Txn) -> bool:
         return self.stream.still_fits(txn)
@@ -119,6 +165,9 @@ class _StreamedLoad:
         staged: dict[str, list[Any]] = {}
         for declared in self.stream.types:
             key = declared.table_key
+            ids = fragments_.column_ids(txn.handle(key))
+            names = {name: declared.by_name[name].prop_id if name in declared.by_name else name for name in ids}
+            self.columns[key] = {names[name]: number for name, number in ids.items()}
             staged[key] = self._write(txn, key, table_schema(declared))
         self.staged = staged
         return self.stream.finish()
@@ -152,8 +201,8 @@ def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[
     yield from rest
 
 
-def judge_staged(txn: Txn, described: dict[str, list[dict[str, Any]]]) -> Verdict:
-    """The verdict of an append on files that are staged already, read back batch by batch."""
+def judge_staged(txn: Txn, described: dict[str, list[dict[str, Any]]], *, by_id: bool = False) -> Verdict:
+    """The verdict of an append on files that are staged already, read back batch by batch. ``by_id``: under another schema."""
     nodes: dict[str, pa.RecordBatchReader] = {}
     edges: dict[str, pa.RecordBatchReader] = {}
     for key, new in described.items():
@@ -161,7 +210,7 @@ def judge_staged(txn: Txn, described: dict[str, list[dict[str, Any]]]) -> Verdic
         schema = table_schema(declared)
         pin = txn.pin(key)
         rows = fragments_.read_rows(
-            txn.engine.tables, TableRef(pin.location, pin.ref), txn.handle(key), new, schema.names
+            txn.engine.tables, TableRef(pin.location, pin.ref), txn.handle(key), new, schema.names, by_id=by_id
         )
         if isinstance(declared, EdgeType):
             renamed = schema.set(1, schema.field("src").with_name("from")).set(2, schema.field("dst").with_name("to"))

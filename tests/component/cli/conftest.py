@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.cli import main
-from tests.component.cli.material import BAD, PEOPLE, QUERIES, SCHEMA, Ended, Run, write_lines
+from tests.component.cli.material import BAD, NEXT, PEOPLE, QUERIES, SCHEMA, Ended, Run, write_lines
 
 
 @pytest.fixture
@@ -34,6 +34,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a schema, inputs and a graph of one load."""
     folder = tmp_path_factory.mktemp("cli")
     (folder / "social.pg").write_text(SCHEMA)
+    (folder / "next.pg").write_text(NEXT)
     (folder / "queries.gq").write_text(QUERIES)
     people = write_lines(folder / "people.jsonl", PEOPLE)
     write_lines(folder / "bad.jsonl", BAD)

@@ -24,6 +24,7 @@ edge Follows: Person -> Person {
   since: Date?
 }
 """
+NEXT = SCHEMA.replace("age: I32?", "age: I32?\n  score: F64\n  years: I64?\n  label: String")
 PEOPLE = [
     {"type": "Person", "data": {"name": "Ann", "age": 30}},
     {"type": "Person", "data": {"name": "Bob", "age": None}},

@@ -13,6 +13,7 @@ from omnigraph.cli import tree
 from omnigraph.wire.documents import published_schema
 from tests.component.cli.material import Run, displace, head_of, interrupt
 
+FILL = ["--fill", "Person.score=0.5", "--fill-from", "Person.years=age", "--fill-sql", "Person.label=upper(name)"]
 # Arguments with which each command succeeds, and with which it fails.
 GOOD: dict[str, list[list[str]]] = {
     "init": [["new.omni", "--schema", "social.pg"]],
@@ -53,7 +54,9 @@ GOOD: dict[str, list[list[str]]] = {
     "checkpoint create": [["social.omni", "now"], ["social.omni", "then", "--at", "HEAD"]],
     "checkpoint list": [["social.omni"], ["pinned.omni"]],
     "checkpoint delete": [["pinned.omni", "pinned"]],
-    "schema show": [["social.omni"]],
+    "schema show": [["social.omni"], ["social.omni", "--format", "mermaid"], ["social.omni", "--format", "json"]],
+    "schema plan": [["social.omni", "--schema", "social.pg"], ["social.omni", "--schema", "next.pg", *FILL]],
+    "schema apply": [["social.omni", "--schema", "social.pg"], ["social.omni", "--schema", "next.pg", *FILL]],
     "lint": [["--query", "queries.gq", "--schema", "social.pg"], ["social.omni", "--query", "queries.gq"]],
     "explain": [["key-conflict"], []],
     "doctor": [["social.omni"], []],

@@ -26,10 +26,12 @@ def predicted_pins(
     plan: PublishPlan, txn: Txn, handles: Mapping[str, Any], staged: Mapping[str, Staged]
 ) -> dict[str, Pin] | None:
     """The pins that this plan publishes if every table lands at its place. None where they cannot be told ahead."""
+    if not plan.delta.is_empty:
+        return None
     pins = {}
     for chain in plan.chains:
         pin = txn.pin(chain.key) if chain.key in handles else None
-        if pin is None or len(chain.effects) != 1 or pin.bases or not plan.delta.is_empty:
+        if pin is None or len(chain.effects) != 1 or pin.bases:
             return None
         stats = predict_stats(stats_of_pin(pin), handles[chain.key], staged[chain.key].transaction)
         if stats is None:

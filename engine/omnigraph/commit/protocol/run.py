@@ -104,7 +104,7 @@ def _prepare(txn: Txn, prepare: Prepare) -> Prepared | _Retry | None:
         if still_newest(txn):
             raise
         return _Retry(None)
-    if prepared is None or not prepared.steps:
+    if prepared is None or prepared.is_empty:
         return None if still_newest(txn) else _Retry(None)
     return prepared
 

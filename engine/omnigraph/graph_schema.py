@@ -1,0 +1,102 @@
+"""``graph.schema``: the accepted schema of a graph, what another text would change, and the change itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.gate import entering
+from omnigraph.core.errors import InvalidInput
+from omnigraph.core.textfile import read_text
+
+if TYPE_CHECKING:
+    from omnigraph.schema.plan import SchemaPlan
+    from omnigraph.schema.view import SchemaView
+    from omnigraph.write.schema_apply import SchemaReceipt
+
+
+class GraphSchema:
+    """The schema of one open graph."""
+
+    def __init__(self, engine: Engine, actor: str | None) -> None:
+        self._engine = engine
+        self._actor = actor
+
+    def show(self, branch: str = MAIN, at: str | None = None) -> SchemaView:
+        """The accepted schema of a branch as it is now, or as it was at a commit."""
+        from omnigraph.read.at import snapshot_at
+        from omnigraph.read.snapshot import snapshot_of_branch
+        from omnigraph.schema.view import SchemaView
+
+        with entering(self._engine, "schema.show"):
+            if at is not None:
+                return SchemaView(snapshot_at(self._engine, at, branch=branch).catalog)
+            return SchemaView(snapshot_of_branch(self._engine, branch).catalog)
+
+    def plan(
+        self,
+        new: str | Path,
+        *,
+        branch: str = MAIN,
+        allow_data_loss: bool = False,
+        fill: Mapping[str, object] | None = None,
+    ) -> SchemaPlan:
+        """What ``apply`` would do, step by step, with the cost of each. Writes nothing and reads no row."""
+        from omnigraph.write.schema_apply import SchemaOptions, plan_schema
+
+        with entering(self._engine, "schema.plan"):
+            options = SchemaOptions(branch=branch, allow_data_loss=allow_data_loss, fill=fill)
+            return plan_schema(self._engine, read_schema(new), options)
+
+    def apply(
+        self,
+        new: str | Path,
+        *,
+        branch: str = MAIN,
+        allow_data_loss: bool = False,
+        fill: Mapping[str, object] | None = None,
+        expect_head: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+        deadline_s: float = 60,
+    ) -> SchemaReceipt:
+        """Make ``new`` the accepted schema: one call, one commit over all tables, one receipt.
+
+        ``fill`` says where an added property gets its values: ``{"Person.score": 0.5}``, ``{"property": name}`` or
+        ``{"sql": expression}``. The same text again changes nothing: ``commit_id`` is None.
+        """
+        from omnigraph.core.actor import resolve_actor
+        from omnigraph.write.schema_apply import SchemaOptions, apply_schema
+
+        with entering(self._engine, "schema.apply", writes=True) as doing:
+            options = SchemaOptions(
+                branch=branch,
+                allow_data_loss=allow_data_loss,
+                fill=fill,
+                actor=resolve_actor(actor if actor is not None else self._actor),
+                idempotency_key=idempotency_key,
+                expect_head=expect_head,
+                deadline_s=deadline_s,
+            )
+            receipt = apply_schema(self._engine, read_schema(new), options)
+            doing.facts |= {"commit_id": receipt.commit_id, "branch": branch, "replayed": receipt.replayed}
+            return receipt
+
+
+def read_schema(schema: str | Path) -> str:
+    """Schema text, or the text of the file that a Path names."""
+    if isinstance(schema, Path):
+        return read_text(schema, "schema file")
+    if not isinstance(schema, str):
+        raise InvalidInput(
+            f"a schema is its text or the Path of a file, not {type(schema).__name__}",
+            hint="pass the text, or pathlib.Path('social.pg')",
+        )
+    if schema.endswith(".pg") and "{" not in schema:
+        raise InvalidInput(
+            f"a text is the schema itself, not the name of its file: {schema[:200]!r}",
+            hint="pass pathlib.Path(…), or the text",
+        )
+    return schema

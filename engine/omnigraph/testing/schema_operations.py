@@ -1,0 +1,97 @@
+"""Changes of the schema as drivers of the crash matrix: columns with and without values, chains, types that come and go,
+rules, and a load beside.
+
+Imported by ``all_operations``; the registry is in ``operations``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from omnigraph import graph as graphs
+from omnigraph.core import failpoints
+from omnigraph.core.errors import OmnigraphError
+from omnigraph.testing.operations import TYPES, Operation, register, schema_of
+
+_OPEN: dict[str, Any] = {"actor": "writer"}
+_LEAVES = ("nodes/", "edges/")  # a created table whose plan was given up is left to cleanup
+
+
+_MORE_TYPES = "node Old { name: String @key n: I32? }\nnode Gone { name: String @key n: I32? }\n"
+
+
+def _seeded(root: str, width: int, more: str = "") -> None:
+    """``width`` tables with rows in two fragments, some of them deleted."""
+    with graphs.init(root, schema_of(width) + more, actor="creator") as graph:
+        for names in (("a", "b"), ("c",)):
+            graph.load(
+                [{"type": type_, "data": {"name": name, "n": 1}} for type_ in TYPES[:width] for name in names],
+                mode="append",
+            )
+        graph.mutate('query q() { delete T1 where name = "b" }')
+
+
+def _changed(width: int, columns: str, more: str = "") -> str:
+    return "".join(f"node {name} {{ name: String @key {columns} }}\n" for name in TYPES[:width]) + more
+
+
+def _apply(root: str, text: str, fill: dict[str, object] | None = None) -> str | None:
+    with graphs.open(root, **_OPEN) as graph:
+        commit_id: str | None = graph.schema.apply(text, fill=fill).commit_id
+        return commit_id
+
+
+def _nullable(root: str, width: int) -> str | None:
+    return _apply(root, _changed(width, "n: I32? more: String?"))
+
+
+def _filled(root: str, width: int) -> str | None:
+    fill: dict[str, object] = {f"{name}.more": {"sql": "upper(name)"} for name in TYPES[:width]}
+    return _apply(root, _changed(width, "n: I32? more: String"), fill)
+
+
+def _chain(root: str, width: int) -> str | None:
+    """Two commits a table: a rename, then a column with values and a wider one."""
+    fill: dict[str, object] = {f"{name}.more": 7 for name in TYPES[:width]}
+    return _apply(root, _changed(width, 'm: I64? @rename_from("n") more: I32'), fill)
+
+
+def _with_more_types(root: str, width: int) -> None:
+    _seeded(root, width, _MORE_TYPES)
+    with graphs.open(root, **_OPEN) as graph:
+        graph.load([{"type": name, "data": {"name": "x"}} for name in ("Old", "Gone")], mode="append")
+
+
+def _types(root: str, width: int) -> str | None:
+    """Two types are made, one is renamed, one is dropped, and the others get a column."""
+    renamed = 'node Renamed @rename_from("Old") { name: String @key n: I32? }\n'
+    made = "node Made { name: String @key }\nedge Joins: Made -> Renamed\n"
+    return _apply(root, _changed(width, "n: I32? more: String?", renamed + made))
+
+
+def _rule(root: str, width: int) -> str | None:
+    return _apply(root, _changed(width, "n: I32? @range(n, 0..9)"))
+
+
+def _beside(root: str, width: int) -> str | None:
+    """A change that a load comes before: its tables have moved when it gets to them."""
+    with graphs.open(root, **_OPEN) as graph, graphs.open(root, actor="other") as other:
+
+        def load(**_: Any) -> None:
+            failpoints.disarm()
+            with contextlib.suppress(OmnigraphError):
+                other.load([{"type": "T1", "data": {"name": "d", "n": 2}}], mode="append")
+
+        with failpoints.armed("arm.before", load):
+            commit_id: str | None = graph.schema.apply(_changed(width, "n: I32? more: String?")).commit_id
+            return commit_id
+
+
+_ENTRY = frozenset({"schema"})
+register(Operation("schema-nullable", _ENTRY, _seeded, _nullable, widths=(1, 4)))
+register(Operation("schema-filled", _ENTRY, _seeded, _filled, widths=(1, 4)))
+register(Operation("schema-chain", _ENTRY, _seeded, _chain, widths=(1, 2)))
+register(Operation("schema-types", _ENTRY, _with_more_types, _types, widths=(1, 2), leaves=_LEAVES))
+register(Operation("schema-rule", _ENTRY, _seeded, _rule, widths=(1, 2), keeps_content=True))
+register(Operation("schema-beside", _ENTRY, _seeded, _beside, widths=(1,)))
