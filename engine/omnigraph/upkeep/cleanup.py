@@ -7,11 +7,11 @@ what both looks doomed. Every run leaves a record, written before the first dele
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any
 
-from omnigraph.commit.decide import swap_stands
+from omnigraph.commit.advance import GaveUp, Patience, edit_head
+from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.lines import owned_keys
 from omnigraph.commit.recovery import audit
@@ -28,12 +28,10 @@ from omnigraph.core.errors import (
     Refused,
     UnsupportedStorage,
 )
-from omnigraph.core.ids import new_ulid, new_uuid
+from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import boundary_note
 from omnigraph.manifest.rows import Head
-from omnigraph.manifest.state import Change
-from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
 from omnigraph.store import Entry, layout
 from omnigraph.table.collect import Deleted, delete_versions, loose_files
 from omnigraph.table.dataset import TableRef
@@ -45,6 +43,7 @@ from omnigraph.wire.cleanup import CleanupPlan, CleanupReport, DeletedFiles, Orp
 
 CHUNK = 1000  # versions deleted by one call: a few MB of memory, and the next call sees what is left
 SWAP_ATTEMPTS_MAX = 30
+SWAP_DEADLINE_S = 60.0
 UNFINISHED_S = 7 * 24 * 3600  # as long as Lance keeps files that no version names
 
 
@@ -133,7 +132,7 @@ def run_cleanup(
     wanted = {line.place: line for line in plan.lines}
     if plan.versions or plan.expired_staging:
         for branch in plan.branches:
-            swap_head(engine, branch, lambda head: replace(head, mark=run), meter)
+            change_head(engine, branch, lambda head: replace(head, mark=run), meter)
         failpoints.hit("cleanup.marked")
     first, seen = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
     _refuse_drift(engine, first, meter)
@@ -229,23 +228,14 @@ def _refuse_drift(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
             )
 
 
-def swap_head(engine: Engine, branch: str, edit: Any, meter: Meter) -> Held:
+def change_head(engine: Engine, branch: str, edit: Callable[[Head], Head], meter: Meter) -> None:
     """One swap that changes the head row and adds no commit."""
-    for attempt in range(1, SWAP_ATTEMPTS_MAX + 1):
-        held = engine.latest(branch, meter)
-        wanted: Head = edit(held.state.head)
-        if wanted == held.state.head:
-            return held
-        try:
-            written = engine.manifest.write(held, Change(head=wanted), meter)
-            after = engine.manifest.swap(held, written, uuid=new_uuid(), meter=meter)
-        except (SwapLost, SwapUnknown):
-            engine.clock.sleep(engine.timing.jitter_s(min(attempt, 6)))
-            continue
-        if swap_stands(after.version, engine.boundary.value(after.state.identity, meter=meter)):
-            return engine.remember(branch, after)
-        engine.drop(branch)
-    raise Conflict("the cleanup mark could not be set: other writers were faster every time")
+    patience = Patience(SWAP_ATTEMPTS_MAX, Deadline(engine.clock, SWAP_DEADLINE_S))
+    ended = edit_head(engine, branch, edit, patience=patience, meter=meter)
+    if isinstance(ended, GaveUp):
+        if ended.error is not None:
+            raise ended.error
+        raise Conflict("the cleanup mark could not be set: other writers were faster every time")
 
 
 def _raise_boundaries(
@@ -271,11 +261,13 @@ def _raise_boundaries(
             note = boundary_note(run, actor, engine.clock.now_us(), plan.policy.text, seen.oldest[branch])
             engine.boundary.raise_to(identity, target, note, meter=meter)
         reached = engine.boundary.value(identity, repeated=max(before, target), meter=meter)
-        swap_head(
-            engine, branch, lambda head, reached=reached: replace(head, boundary=max(head.boundary, reached)), meter
-        )
+        change_head(engine, branch, partial(_with_boundary, reached), meter)
         found[branch] = reached
     return found
+
+
+def _with_boundary(reached: int, head: Head) -> Head:
+    return replace(head, boundary=max(head.boundary, reached))
 
 
 def _still(*looks: Sequence[Orphan]) -> tuple[Orphan, ...]:

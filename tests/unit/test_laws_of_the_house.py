@@ -1,0 +1,118 @@
+"""The laws of ``docs/explanation/architecture.md`` that the text of the code can show, and that each check can fail."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from omnigraph.commit import effects, steps, upkeep_steps
+from omnigraph.commit.builder import Work
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINE = ROOT / "engine" / "omnigraph"
+PIPELINES = ROOT / "omnigraph_pipelines"
+
+
+def code(*packages: Path) -> Iterable[tuple[str, str]]:
+    for package in packages:
+        for path in sorted(package.rglob("*.py")):
+            yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+
+
+# --- effects are data ---------------------------------------------------------------------------------------------------
+
+
+def callables_in(kind: type) -> list[str]:
+    """Fields of a dataclass that hold a function: then it could be neither printed nor compared."""
+    return [item.name for item in dataclasses.fields(kind) if "Callable" in str(item.type)]  # type: ignore[arg-type]
+
+
+def kinds_of(module: object) -> list[type]:
+    return [one for one in vars(module).values() if isinstance(one, type) and dataclasses.is_dataclass(one)]
+
+
+VALUES = [
+    *(one for one in kinds_of(steps) if issubclass(one, steps.Step)),
+    *kinds_of(effects),
+    *(getattr(upkeep_steps, name) for name in ("StripSettings", "CommitRewrites", "RewriteNow", "AddIndices")),
+    Work,
+]
+
+
+@pytest.mark.parametrize("kind", VALUES, ids=lambda kind: kind.__name__)
+def test_what_a_plan_is_made_of_holds_no_function(kind: type) -> None:
+    assert callables_in(kind) == []
+
+
+def test_a_step_that_held_a_function_would_be_found() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Closure:
+        stage: Callable[[], None]
+
+    assert callables_in(Closure) == ["stage"]
+
+
+def test_every_kind_of_effect_has_a_rule_and_a_step() -> None:
+    stepped = {one.kind for one in kinds_of(steps) if issubclass(one, steps.Step) and hasattr(one, "kind")}
+    assert stepped == set(effects.RULES)
+
+
+# --- one way to publish -------------------------------------------------------------------------------------------------
+
+SWAP = re.compile(r"\bmanifest\.swap(_archives)?\(")
+THE_LOOP = "engine/omnigraph/commit/advance.py"
+
+
+def swapping(files: Iterable[tuple[str, str]]) -> set[str]:
+    return {name for name, text in files if SWAP.search(text)}
+
+
+def test_the_loop_alone_swaps_the_manifest() -> None:
+    assert swapping((name, text) for name, text in code(ENGINE) if "/testing/" not in name) == {THE_LOOP}
+
+
+def test_a_second_loop_would_be_found() -> None:
+    assert swapping([("mine.py", "after = engine.manifest.swap(held, written)")]) == {"mine.py"}
+
+
+# --- a solo write reads as one page ---------------------------------------------------------------------------------------
+
+QUEUE_WORDS = re.compile(r"\b(turn|ticket|lease|heartbeat|grace|fairness|fair)s?\b", re.IGNORECASE)
+
+
+def test_the_page_of_one_write_is_short_and_says_nothing_of_the_queue() -> None:
+    text = (ENGINE / "commit" / "protocol" / "run.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 350
+    words = {found.group().lower() for found in QUEUE_WORDS.finditer(text)}
+    assert words <= {"lease", "grace"}, "keep_lease and the grace of a deadline are all that it names"
+
+
+# --- no name of a module is durable ---------------------------------------------------------------------------------------
+
+
+def pickling(files: Iterable[tuple[str, str]]) -> list[str]:
+    found = []
+    for name, text in files:
+        for node in ast.walk(ast.parse(text)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            found += [name for one in names if one.partition(".")[0] in ("pickle", "cloudpickle", "shelve", "marshal")]
+    return found
+
+
+# What the tasks of one running Spark job hand to its driver: both run the same code, and nothing of it is kept.
+WITHIN_A_JOB = "omnigraph_pipelines/spark/workers.py"
+
+
+def test_nothing_that_outlives_a_process_is_pickled() -> None:
+    assert pickling((name, text) for name, text in code(ENGINE, PIPELINES) if "/testing/" not in name) == [WITHIN_A_JOB]
+
+
+def test_a_pickle_would_be_found() -> None:
+    assert pickling([("mine.py", "import pickle"), ("yours.py", "from pickle import dumps")]) == ["mine.py", "yours.py"]
