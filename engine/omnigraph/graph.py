@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from omnigraph.commit import exclusive as exclusive_use
+from omnigraph.commit.durable import durability_of
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.gate import entering
 from omnigraph.commit.genesis import create_graph
@@ -50,14 +51,21 @@ OPEN_RECOVERY_S = 30.0
 
 
 def init(
-    uri: str | Path, schema: str | Path, *, storage_options: Mapping[str, str] | None = None, actor: str | None = None
+    uri: str | Path,
+    schema: str | Path,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    actor: str | None = None,
+    durability: str | None = None,
 ) -> Graph:
-    """Create a graph and open it. ``schema`` is the text of a ``.pg`` file, or a Path to one."""
+    """Create a graph and open it. ``schema`` is the text of a ``.pg`` file, or a Path to one. ``durability``: as in
+    ``open``."""
+    promised = durability_of(durability)
     text = read_schema(schema)
     catalog = parse_schema(text, mint=new_ulid)
     canonical = canonical_text(catalog)
     actor = check_actor(actor)
-    engine = Engine(open_store(uri, storage_options))
+    engine = Engine(open_store(uri, storage_options), durability=promised)
     with entering(engine, "init", writes=True):
         create_graph(
             engine,
@@ -77,17 +85,21 @@ def open(
     storage_options: Mapping[str, str] | None = None,
     actor: str | None = None,
     backpressure: Mapping[str, int | None] | None = None,
+    durability: str | None = None,
 ) -> Graph:
     """Open a graph. Opening for writing first ends what dead processes of this host and finished writers left behind.
 
     ``backpressure``: from how many unmerged fragments, versions or pending writes on a write warns, slows down and fails
-    (``{"warn": 500, "slow": 2000, "fail": 10000}``); without it, it only warns.
+    (``{"warn": 500, "slow": 2000, "fail": 10000}``); without it, it only warns. ``durability``: what an acknowledgement
+    promises on a local disk; ``commit`` survives a power cut, ``relaxed`` the end of the process. None: what
+    ``OMNIGRAPH_DURABILITY`` says, else ``commit``.
     """
+    promised = durability_of(durability)
     if read_only and exclusive:
         raise InvalidInput("read_only and exclusive exclude each other", hint="pass one of them")
     bounds = make_bounds(backpressure)
     actor = check_actor(actor)
-    engine = Engine(open_store(uri, storage_options), read_only=read_only)
+    engine = Engine(open_store(uri, storage_options), read_only=read_only, durability=promised)
     engine.bounds = bounds
     with entering(engine, "open"):
         meter = Meter()

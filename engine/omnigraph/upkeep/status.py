@@ -22,6 +22,7 @@ from omnigraph.core.ids import ulid_time_us
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import time_text
 from omnigraph.manifest.boundary import ALL
+from omnigraph.manifest.durable import Durability
 from omnigraph.manifest.rows import STORAGE_VERSION, CommitRow, Pin
 from omnigraph.manifest.swap import Held
 from omnigraph.table.collect import VersionFile, version_files
@@ -109,7 +110,7 @@ def status_report(
                 dead_owner=dead_owner(engine, held),
             ),
         ),
-        notes=_notes(held, pending, engine.timing.grace_s),
+        notes=_notes(held, pending, engine.timing.grace_s, None if engine.store.is_remote else engine.durable.mode),
         deep=deep,
     )
 
@@ -245,8 +246,16 @@ def dead_owner(engine: Engine, held: Held) -> str | None:
     return token if token is not None and owner_is_dead(engine, token) else None
 
 
-def _notes(held: Held, pending: Iterable[PendingWrite], grace_s: float) -> tuple[str, ...]:
+def _notes(
+    held: Held, pending: Iterable[PendingWrite], grace_s: float, durability: Durability | None
+) -> tuple[str, ...]:
     found = []
+    if durability is Durability.RELAXED:
+        found.append("durability relaxed: a power cut may take back what was acknowledged")
+    elif held.state.head.unsynced_since is not None:
+        found.append(
+            f"versions from {held.state.head.unsynced_since} on were written relaxed; the next commit syncs them"
+        )
     if held.state.head.owner is not None:
         found.append(f"held exclusively by {held.state.head.owner}")
     young = sum(1 for write in pending if not _is_stale(write, grace_s))

@@ -299,6 +299,10 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
     one.engine.durable.acknowledge(how.held.version, how.held)
     refused = ended.refusal.check if ended.refusal is not None else None
     lasts = refused is not None and refused.check in _LASTING
+    if one.engine.durable.failed is not None:
+        # The plan has ended by an abort that is on disk; nothing more is written through a handle whose disk has failed.
+        arming.finish(plan.op, keep_lease=False)
+        return one.engine.durable.failed
     if not lasts and arming.requeue(how.held.state):
         return _Retry(after_refusal(plan, ended.refusal, how.held))
     arming.finish(plan.op, keep_lease=False)
