@@ -25,12 +25,14 @@ from omnigraph import distributed
 from omnigraph.commit import gate
 from omnigraph.core.operation import Operation, operating
 from omnigraph.distributed.staging_txn import StagingTxn
+from omnigraph.graph_schema import GraphSchema
 from omnigraph.schema import table_schema
 from omnigraph.upkeep.checkpoints import Checkpoints
 from omnigraph.upkeep.notes import Notes
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person\n"
+MORE = SCHEMA + "node Town { name: String @key }\n"
 ANN = [{"type": "Person", "data": {"name": "ann"}}]
 BOB = [{"type": "Person", "data": {"name": "bob"}}]
 MUTATION = 'query q() { insert Person { name: "cat" } }'
@@ -66,6 +68,8 @@ READS: dict[str, Callable[[Given], object]] = {
     "Graph.plan_cleanup": lambda g: g.graph.plan_cleanup(keep=1, min_age=0),
     "Graph.repair (preview)": lambda g: g.graph.repair(),
     "Graph.cleanup (plan)": lambda g: g.graph.cleanup(keep=1, min_age=0),
+    "GraphSchema.show": lambda g: g.graph.schema.show(),
+    "GraphSchema.plan": lambda g: g.graph.schema.plan(MORE),
     "Checkpoints.list": lambda g: g.graph.checkpoints.list(),
     "Notes.get": lambda g: g.graph.notes.get("kept"),
     "Notes.list": lambda g: g.graph.notes.list(),
@@ -90,6 +94,7 @@ WRITES: dict[str, tuple[str, Callable[[Given], object]]] = {
     "Graph.commit_compaction": ("commit_compaction", lambda g: g.graph.commit_compaction([])),
     "Graph.cleanup": ("cleanup", lambda g: g.graph.cleanup(g.plan)),
     "Graph.cleanup (confirm)": ("cleanup", lambda g: g.graph.cleanup(keep=1, min_age=0, confirm=True)),
+    "GraphSchema.apply": ("schema.apply", lambda g: g.graph.schema.apply(MORE)),
     "Checkpoints.create": ("checkpoints.create", lambda g: g.graph.checkpoints.create("new")),
     "Checkpoints.delete": ("checkpoints.delete", lambda g: g.graph.checkpoints.delete("kept")),
     "Notes.put": ("notes.put", lambda g: g.graph.notes.put("new", b"bytes")),
@@ -107,12 +112,12 @@ WRITES: dict[str, tuple[str, Callable[[Given], object]]] = {
 
 # These ask nothing of storage, or end the handle.
 NEITHER = {
-    "Graph.catalog", "Graph.uri", "Graph.storage_version", "Graph.close", "Graph.checkpoints", "Graph.notes",
+    "Graph.catalog", "Graph.uri", "Graph.storage_version", "Graph.close", "Graph.checkpoints", "Graph.notes", "Graph.schema",
     "StagingTxn.id", "StagingTxn.base", "StagingTxn.branch", "StagingTxn.staged",
     "StagingTxn.sent",
 }  # fmt: skip
 
-HANDLES = (og.Graph, Checkpoints, Notes, StagingTxn)
+HANDLES = (og.Graph, GraphSchema, Checkpoints, Notes, StagingTxn)
 
 
 def test_every_public_method_is_in_a_list() -> None:

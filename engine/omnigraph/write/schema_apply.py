@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from omnigraph.commit.conflicts import mismatch
 from omnigraph.commit.decide import same_request
@@ -50,9 +49,6 @@ class SchemaReceipt(Receipt):
     """A receipt with the plan that was carried out; None where the key was known already."""
 
     plan: SchemaPlan | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "plan": None if self.plan is None else self.plan.to_dict()}
 
 
 def plan_schema(engine: Engine, text: str, options: SchemaOptions) -> SchemaPlan:
