@@ -143,6 +143,15 @@ def test_a_name_of_the_pipelines_without_their_extra_says_what_to_install(
     _run([sys.executable, "-c", program], cwd=tmp_path, env=_inside(unpacked))
 
 
+def test_the_front_page_of_the_manual_installs_as_the_readme_does() -> None:
+    """Only the block of the README is run."""
+    readme, front = (
+        [block.text for block in pages.blocks(page) if block.option("install") is not None]
+        for page in (README, pages.DOCS / "README.md")
+    )
+    assert readme and readme == front
+
+
 @pytest.mark.system
 @pytest.mark.timeout(600)
 def test_a_fresh_environment_from_the_wheel_runs_the_readme_and_stays_small(tmp_path: Path) -> None:
