@@ -17,12 +17,12 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.commit import advance, decide, exclusive
+from omnigraph.commit import advance, builder, decide, exclusive
 from omnigraph.commit.decide import Check, Decision, PublishCheck, Undo
 from omnigraph.commit.engine import MAIN, Engine
-from omnigraph.commit.intent import Intents
+from omnigraph.commit.intent import Intents, encode_plan
 from omnigraph.commit.properties import Counts
-from omnigraph.commit.protocol import compensate, publish, run
+from omnigraph.commit.protocol import admission, compensate, publish, run
 from omnigraph.commit.protocol.apply import Applied, Landing, Sending
 from omnigraph.commit.recovery import audit, evidence, recover
 from omnigraph.commit.recovery import drift as healing
@@ -31,7 +31,14 @@ from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.commit.request import Prepared, Request
 from omnigraph.commit.steps import AppendRows
 from omnigraph.core import failpoints
-from omnigraph.core.errors import OmnigraphError, OutcomeUnknown, PreconditionFailed, StoreUnavailable, WriterFenced
+from omnigraph.core.errors import (
+    IdempotencyMismatch,
+    OmnigraphError,
+    OutcomeUnknown,
+    PreconditionFailed,
+    StoreUnavailable,
+    WriterFenced,
+)
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import codec, reading
@@ -43,6 +50,7 @@ from omnigraph.store.local import LocalStore
 from omnigraph.table import fresh, strict
 from omnigraph.table.dataset import TableRef
 from omnigraph.testing.content import commits_of, content_of, faults_of
+from omnigraph.testing.effect_operations import give_away
 from omnigraph.testing.operations import append, create, displace, keys_of, rows_for
 
 ONE, TWO = keys_of(1), keys_of(2)
@@ -361,6 +369,76 @@ def reading_anything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading, "read", unchecked)
 
 
+def line_of_another_branch(engines: Engines) -> list[str]:
+    """A write to a table whose line another branch owns: that branch may be about to commit there."""
+    engine = engines()
+    append(engine, ONE, ["before"])
+    give_away(engine, ONE)
+    pin = engine.latest(MAIN).state.tables[ONE[0]]
+    append(engine, ONE, ["a"])
+    handle = engine.tables.open(TableRef(pin.location, pin.ref), pin.version)
+    found = wrong(engines(), {ONE[0]: ["before", "a"]})
+    if engine.tables.head_version(handle) != pin.version:
+        found.append("the line of the other branch has a version of ours")
+    return found
+
+
+def a_claim_fails(engines: Engines) -> list[str]:
+    """The store stops answering after exclusive use was claimed."""
+    engine = engines()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine.timing, "jitter_s", lambda attempt: 0.0)
+        left = iter(range(exclusive.ATTEMPTS_MAX))
+        newest = engine.manifest.open_latest
+
+        def silent(*args: Any, **facts: Any) -> Held:
+            if next(left, None) is not None:
+                raise SILENT
+            return newest(*args, **facts)
+
+        def stop_answering(**_: Any) -> None:
+            patch.setattr(engine.manifest, "open_latest", silent)
+            raise SILENT
+
+        with failpoints.armed("advance.after_swap", stop_answering), contextlib.suppress(OmnigraphError):
+            exclusive.claim(engine, Meter())
+    if engine.exclusive_token is not None:
+        return []
+    append(engines(), ONE, ["a"])
+    return wrong(engines(), {ONE[0]: ["a"]})
+
+
+def branch_cannot_be_resolved(engines: Engines) -> list[str]:
+    """An intent of a branch that is not there: what it stands for is not known, so it is left."""
+    cut(engines(), "complete")
+    engine = engines()
+    [(op, _)] = engine.intents.names()
+    intent = engine.intents.read(op)
+    assert intent is not None and intent.plan is not None
+    other = replace(intent.plan, branch=replace(intent.plan.branch, identity=new_ulid()))
+    engine.intents.rewrite(op, encode_plan(other))
+    recovered(engine)
+    return [] if engine.intents.read(op) is not None else ["the intent of a branch that cannot be resolved is gone"]
+
+
+def another_key_holder(engines: Engines) -> list[str]:
+    """The same key for another request."""
+    engine = engines()
+
+    def send(digest: str) -> bool:
+        def prepare(txn: Any) -> Prepared:
+            return Prepared((AppendRows(ONE[0], (Counts(inserted=1),), rows_for(txn, ONE[0], [digest])),))
+
+        request = Request("load", MAIN, frozenset(ONE), idempotency_key="k", request=digest)
+        return run.run(engine, request, prepare, Meter()).replayed
+
+    send("one")
+    try:
+        return ["another request was answered with the first one's receipt"] if send("two") else []
+    except IdempotencyMismatch:
+        return []
+
+
 # --- defects ------------------------------------------------------------------------------------------------------------
 
 
@@ -534,7 +612,32 @@ def rolling_back_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recover, "end_by_abort", lambda engine, plan, _touched, **facts: end(engine, plan, {}, **facts))
 
 
+def owning_every_line(patch: pytest.MonkeyPatch) -> None:
+    """A plan commits to the line that the pin names, whichever branch owns it."""
+    patch.setattr(builder, "_with_forks", lambda state, steps: steps)
+    patch.setattr(decide, "not_owned", lambda *_: ())
+
+
+def keeping_the_claim(patch: pytest.MonkeyPatch) -> None:
+    edit = exclusive._edit
+    patch.setattr(exclusive, "_edit", lambda e, f, what, m: None if "taken back" in what else edit(e, f, what, m))
+
+
+def discarding_what_is_unresolved(patch: pytest.MonkeyPatch) -> None:
+    real = recover.decide
+
+    def careless(found: Any, **facts: Any) -> Decision:
+        verdict = real(found, **facts)
+        return Decision.DISCARD if verdict is Decision.LEAVE else verdict
+
+    patch.setattr(recover, "decide", careless)
+
+
 DEFECTS = {
+    "the line of another branch is committed to": Defect(line_of_another_branch, owning_every_line),
+    "a claim that failed stays": Defect(a_claim_fails, keeping_the_claim),
+    "an intent without a branch is discarded": Defect(branch_cannot_be_resolved, discarding_what_is_unresolved),
+    "a key answers whatever is asked": Defect(another_key_holder, setting(admission, "same_request", lambda *_: True)),
     "no intent": Defect(half_applied, setting(Intents, "arm", lambda *_: None)),
     "the intent goes before the commits": Defect(half_applied, disarming_early),
     "rolling back without restoring": Defect(half_applied, rolling_back_nothing),
