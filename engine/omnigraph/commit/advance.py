@@ -61,20 +61,32 @@ Propose = Callable[[Held], Swap | Answer[T] | LookAgain]
 
 
 @dataclass(frozen=True)
-class Patience:
-    """When to stop. ``resolute``: go on after every failure of the store, because what was begun has to be ended."""
-
-    attempts: int
-    deadline: Deadline | None = None
-    resolute: bool = False
-
-
-@dataclass(frozen=True)
 class Spots:
     """The failpoints around the swap."""
 
     before: str = "advance.before_swap"
     after: str = "advance.after_swap"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How long to go on, and what else happens on the way.
+
+    ``resolute``: go on after every failure of the store, because what was begun has to be ended. ``swapped`` is called between
+    a swap and the look at the boundary, for what may go on beside that look. ``ghost_ends``: a version that nobody will see ends
+    the loop."""
+
+    attempts: int
+    deadline: Deadline | None = None
+    resolute: bool = False
+    spots: Spots = Spots()
+    swapped: Callable[[Held], None] | None = None
+    ghost_ends: bool = False
+
+    def over(self, attempts: int) -> bool:
+        """Whether to stop after so many attempts. One is always made."""
+        late = self.deadline is not None and self.deadline.passed
+        return attempts >= self.attempts or (attempts > 0 and late)
 
 
 # --- how it came out ----------------------------------------------------------------------------------------------------
@@ -116,22 +128,10 @@ Outcome = Swapped | Answered[T] | Ghost | GaveUp
 
 
 def advance(
-    engine: Engine,
-    branch: str,
-    propose: Propose[T],
-    *,
-    patience: Patience,
-    meter: Meter,
-    held: Held | None = None,
-    spots: Spots = Spots(),
-    swapped: Callable[[Held], None] | None = None,
-    ghost_ends: bool = False,
+    engine: Engine, branch: str, propose: Propose[T], terms: Terms, *, meter: Meter, held: Held | None = None
 ) -> Outcome[T]:
-    """Swap what ``propose`` says on the newest state, until it stands or there is an answer.
-
-    ``held``: the state to try first; the newest is loaded otherwise. ``swapped`` is called between a swap and the look at the
-    boundary, for what may go on beside that look. ``ghost_ends``: a version that nobody will see ends the loop.
-    """
+    """Swap what ``propose`` says on the newest state, until it stands or there is an answer. ``held``: the state to try first;
+    the newest is loaded otherwise."""
     failure: OmnigraphError | None = None
     may_stand = False
     attempt = 0
@@ -139,7 +139,7 @@ def advance(
     while True:
         if pause:
             engine.clock.sleep(engine.timing.jitter_s(min(attempt + 1, BACKOFF_ATTEMPTS_MAX)))
-        if attempt >= patience.attempts or (attempt and patience.deadline is not None and patience.deadline.passed):
+        if terms.over(attempt):
             return GaveUp(held, failure, may_stand)
         attempt += 1
         pause = True
@@ -152,15 +152,15 @@ def advance(
             if isinstance(proposal, LookAgain):
                 pause = proposal.pause
                 continue
-            after = _swap(engine, proposal.base or held, proposal, spots, attempt, meter)
+            after = _swap(engine, proposal.base or held, proposal, terms.spots, attempt, meter)
             may_stand = True
             engine.durable.after_swap(after, proposal.change)
-            if swapped is not None:
-                swapped(after)
+            if terms.swapped is not None:
+                terms.swapped(after)
             if _stands(engine, after, meter):
                 return Swapped(engine.remember(branch, after))
             engine.drop(branch)
-            if ghost_ends:
+            if terms.ghost_ends:
                 return Ghost(engine.latest(branch, meter))
         except SwapLost:
             continue
@@ -173,7 +173,7 @@ def advance(
             failure = error
         except OmnigraphError as error:
             # What was begun is ended, and a swap whose outcome is open is never left as if it had failed.
-            if not (patience.resolute or may_stand):
+            if not (terms.resolute or may_stand):
                 raise
             failure = error
 
@@ -203,7 +203,7 @@ def _stands(engine: Engine, after: Held, meter: Meter) -> bool:
 
 
 def edit_head(
-    engine: Engine, branch: str, edit: Callable[[Head], Head], *, patience: Patience, meter: Meter
+    engine: Engine, branch: str, edit: Callable[[Head], Head], terms: Terms, *, meter: Meter
 ) -> Answered[None] | Swapped | GaveUp:
     """Change the head row by a swap that adds no commit. ``edit`` is applied to the newest head each time, and returns it as
     it is where nothing is left to change."""
@@ -212,7 +212,7 @@ def edit_head(
         wanted = edit(held.state.head)
         return Answer(None) if wanted == held.state.head else Swap(Change(head=wanted), {})
 
-    ended = advance(engine, branch, propose, patience=patience, meter=meter)
+    ended = advance(engine, branch, propose, terms, meter=meter)
     if isinstance(ended, Ghost):
         raise AssertionError("a change of the head is made again on the newest state")
     return ended

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from omnigraph.commit.advance import GaveUp, Patience, edit_head
+from omnigraph.commit.advance import GaveUp, Terms, edit_head
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine, known_dead
 from omnigraph.commit.plan import Owner
@@ -79,8 +79,8 @@ def _cleared(head: Head, token: str) -> Head:
 
 
 def _edit(engine: Engine, edit: Callable[[Head], Head], what: str, meter: Meter) -> None:
-    patience = Patience(ATTEMPTS_MAX, Deadline(engine.clock, DEADLINE_S))
-    ended = edit_head(engine, MAIN, edit, patience=patience, meter=meter)
+    terms = Terms(ATTEMPTS_MAX, Deadline(engine.clock, DEADLINE_S))
+    ended = edit_head(engine, MAIN, edit, terms, meter=meter)
     if not isinstance(ended, GaveUp):
         return
     if ended.may_stand:

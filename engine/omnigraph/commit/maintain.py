@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from omnigraph.commit.advance import Answer, Answered, GaveUp, Patience, Spots, Swap, Swapped, advance
+from omnigraph.commit.advance import Answer, Answered, GaveUp, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.builder import Minting, Planned, Work, build_plan
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import End
@@ -286,8 +286,7 @@ def _publish(
         engine,
         plan.branch.name,
         propose,
-        patience=Patience(PUBLISH_ATTEMPTS_MAX),
-        spots=Spots("maintain.before_swap", "maintain.after_swap"),
+        Terms(PUBLISH_ATTEMPTS_MAX, spots=Spots("maintain.before_swap", "maintain.after_swap")),
         meter=meter,
     )
     if isinstance(outcome, Answered):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 
-from omnigraph.commit.advance import GaveUp, Patience, edit_head
+from omnigraph.commit.advance import GaveUp, Terms, edit_head
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.lines import owned_keys
@@ -231,8 +231,8 @@ def _refuse_drift(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
 
 def change_head(engine: Engine, branch: str, edit: Callable[[Head], Head], meter: Meter) -> None:
     """One swap that changes the head row and adds no commit."""
-    patience = Patience(SWAP_ATTEMPTS_MAX, Deadline(engine.clock, SWAP_DEADLINE_S))
-    ended = edit_head(engine, branch, edit, patience=patience, meter=meter)
+    terms = Terms(SWAP_ATTEMPTS_MAX, Deadline(engine.clock, SWAP_DEADLINE_S))
+    ended = edit_head(engine, branch, edit, terms, meter=meter)
     if isinstance(ended, GaveUp):
         if ended.error is not None:
             raise ended.error

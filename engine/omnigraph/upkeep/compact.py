@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from omnigraph.commit.advance import Answer, Answered, GaveUp, Patience, Spots, Swap, Swapped, advance
+from omnigraph.commit.advance import Answer, Answered, GaveUp, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.core.errors import Conflict, InvalidInput
@@ -31,8 +31,11 @@ def compact_manifest(
         engine,
         branch,
         compacting.propose,
-        patience=Patience(ATTEMPTS_MAX, Deadline(engine.clock, DEADLINE_S)),
-        spots=Spots("compact.before_swap", "compact.after_swap"),
+        Terms(
+            ATTEMPTS_MAX,
+            Deadline(engine.clock, DEADLINE_S),
+            spots=Spots("compact.before_swap", "compact.after_swap"),
+        ),
         meter=meter,
     )
     if isinstance(ended, Swapped):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.commit.advance import Answer, Answered, LookAgain, Patience, Spots, Swap, Swapped, advance
+from omnigraph.commit.advance import Answer, Answered, LookAgain, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import Above, End, Undo, moved_writes, undo_table
 from omnigraph.commit.effects import Chain, GivenUp
@@ -82,8 +82,7 @@ def end_by_abort(
         engine,
         plan.branch.name,
         undoing.propose,
-        patience=Patience(ROUNDS_MAX, deadline),
-        spots=Spots("abort.before_swap", "abort.after_swap"),
+        Terms(ROUNDS_MAX, deadline, spots=Spots("abort.before_swap", "abort.after_swap")),
         meter=meter,
     )
     if isinstance(outcome, Answered):

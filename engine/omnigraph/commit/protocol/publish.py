@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.commit.advance import Answer, Answered, Ghost, Patience, Spots, Swap, Swapped, advance
+from omnigraph.commit.advance import Answer, Answered, Ghost, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.decide import (
     Check,
     End,
@@ -188,11 +188,14 @@ def publish(
         engine,
         plan.branch.name,
         propose,
+        Terms(
+            ATTEMPTS_MAX,
+            resolute=True,
+            spots=Spots("publish.before_swap", "publish.after_swap"),
+            swapped=swapped,
+            ghost_ends=True,
+        ),
         held=held,
-        patience=Patience(ATTEMPTS_MAX, resolute=True),
-        spots=Spots("publish.before_swap", "publish.after_swap"),
-        swapped=swapped,
-        ghost_ends=True,
         meter=meter,
     )
     if isinstance(ended, Swapped):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from omnigraph.commit.advance import Answer, LookAgain, Patience, Spots, Swap, Swapped, advance
+from omnigraph.commit.advance import Answer, LookAgain, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.pins import achieved_pin
@@ -180,8 +180,7 @@ def heal(
             engine,
             branch,
             healing.propose,
-            patience=Patience(ROUNDS_MAX),
-            spots=Spots("heal.before_swap", "heal.after_swap"),
+            Terms(ROUNDS_MAX, spots=Spots("heal.before_swap", "heal.after_swap")),
             meter=meter,
         )
         if not isinstance(ended, Swapped):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.commit.advance import Answer, GaveUp, Patience, Spots, Swap, advance
+from omnigraph.commit.advance import Answer, GaveUp, Spots, Swap, Terms, advance
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import Decision, End, decide
 from omnigraph.commit.engine import Engine
@@ -230,8 +230,7 @@ def _withdraw(engine: Engine, intent: Intent, found: Found, meter: Meter) -> Rec
         engine,
         intent.branch.name,
         propose,
-        patience=Patience(WITHDRAW_ATTEMPTS_MAX),
-        spots=Spots("withdraw.before_swap", "withdraw.after_swap"),
+        Terms(WITHDRAW_ATTEMPTS_MAX, spots=Spots("withdraw.before_swap", "withdraw.after_swap")),
         meter=meter,
     )
     if isinstance(ended, GaveUp):
