@@ -24,7 +24,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.graph import Graph
 from omnigraph.manifest.boundary import Boundary
 from omnigraph.testing.faults import FaultProxy, Match, Rule, hold
-from omnigraph.upkeep.cleanup import swap_head
+from omnigraph.upkeep.cleanup import change_head
 from tests.component.upkeep_material import engine_of, make, people
 
 ELSEWHERE = Owner("elsewhere", "another-boot", 1, 1)
@@ -83,7 +83,7 @@ def others_write_and_clean(graph: Graph, *, published: bool) -> str:
     """End the sleeper's plan, write on, and free its number. Returns what became of the plan."""
     if not published:
         # A cleanup sets its mark while the plan is on its way: whoever ends that may not publish it any more.
-        swap_head(engine_of(graph), MAIN, lambda head: replace(head, mark=new_ulid()), Meter())
+        change_head(engine_of(graph), MAIN, lambda head: replace(head, mark=new_ulid()), Meter())
     [recovered] = graph.recover(grace_s=0).recovered
     for number in range(4):
         graph.load([{"type": "Place", "data": {"title": f"place {number}"}}], mode="append")

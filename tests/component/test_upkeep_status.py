@@ -69,7 +69,8 @@ def test_an_intent_that_nobody_ends_is_a_finding_and_a_young_one_is_a_note(engin
     young = new_ulid(engine.clock)
     store.create(layout.intent_key(young), b"{}")
     report = status_report(engine, commands=["recover"])
-    assert (report.verdict, report.notes, report.pending_total) == ("healthy", ("1 write is in flight",), 1)
+    notes = tuple(note for note in report.notes if "durability" not in note)
+    assert (report.verdict, notes, report.pending_total) == ("healthy", ("1 write is in flight",), 1)
     old = "01ARZ3NDEKTSV4RRFFQ69G5FAV"  # of 2016
     store.create(layout.intent_key(old), b"{}")
     report = status_report(engine, commands=["recover"])

@@ -57,6 +57,13 @@ CALLS: dict[str, list[list[str]]] = {
     "checkpoint list": [["checkpoint", "list", "{g}"]],
     "checkpoint delete": [["checkpoint", "delete", "{g}", "one"]],
     "schema show": [["schema", "show", "{g}"]],
+    "schema plan": [
+        ["schema", "plan", "{g}", "--schema", "s.pg"],
+        ["schema", "plan", "{g}", "--schema", "/no/such.pg"],
+    ],
+    "schema apply": [["schema", "apply", "{g}", "--schema", "s.pg"]],
+    "get": [["get", "{g}", "Person", "a"], ["get", "{g}", "Nobody", "a"]],
+    "head": [["head", "{g}", "Person"], ["head", "s3://no-such-bucket/g", "Person"]],
     "lint": [["lint", "{g}", "--query", "q.gq"], ["lint", "{g}", "--query", "/no/such.gq"]],
     "doctor": [["doctor", "{g}"], ["doctor", "s3://no-such-bucket/g"]],
 }

@@ -73,7 +73,7 @@ def test_executors_that_compare_and_rewrite_are_counted(spark: Any, graph: og.Gr
     ended = {one.phase: (one.done, one.total, one.unit) for one in events if one.state == "done"}
     assert ended["rewriting"] == ended["removing"] == (4, 4, "fragments")
     done, total, unit = ended["comparing"]
-    assert done == total and unit == "shares"
+    assert done == total and unit == "partitions"
 
 
 def test_a_load_that_fails_ends_as_failed(spark: Any, graph: og.Graph) -> None:

@@ -105,7 +105,7 @@ def apply_schema(engine: Engine, text: str, options: SchemaOptions) -> SchemaRec
 # Rewriting the files that hold a dropped column is not built: what remains is said, not left to be found.
 _KEPT_BYTES = (
     "what was dropped is out of the schema, but its bytes stay in data files until their fragments are rewritten, and in older "
-    "commits until `omnigraph cleanup` takes them"
+    "commits until a cleanup takes them"
 )
 
 

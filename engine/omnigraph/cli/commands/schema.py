@@ -128,7 +128,7 @@ def _unconfirmed(plan: Mapping[str, Any]) -> Refused:
     lost = [step for step in plan["steps"] if step["loss"]]
     return Refused(
         f"this change loses data: {'; '.join(_subject(step) for step in lost[:5])}",
-        hint="look at it with `omnigraph schema plan`, then repeat the command with --confirm",
+        hint="if that is meant, repeat the command with --confirm",
         reason="no-consent",
         steps=lost,
     )
