@@ -110,7 +110,7 @@ def test_bad_rows_that_are_quarantined_are_seen_beside_the_commit(site: Site) ->
     ("page", "words"),
     [
         (f"/locations/{LOCATION}/asset-groups/social_crm/lineage", ("Person", "Follows", "commit")),
-        ("/assets/social/crm/commit?view=overview", ("summary", "commit_id", "rows_inserted", "idempotency_key")),
+        ("/assets/social/crm/commit?view=overview", ("summary", "what_changed", "commit_id", "idempotency_key")),
         ("/automation", ("new_batches_crm", "version_backlog", "nightly_optimize", "run_failures")),
     ],
     ids=["asset graph", "a commit", "automation"],

@@ -96,7 +96,7 @@ def in_one_line(receipt: og.Receipt) -> str:
     if receipt.replayed:
         what = "changes nothing" if receipt.commit_id is None else f"is commit {receipt.commit_id}"
         return f"the graph had this batch already: it {what}"
-    counts = {name: sum(getattr(one, name) for one in receipt.tables.values()) for name in _COUNTS}
+    counts = {name: sum(getattr(one, name) or 0 for one in receipt.tables.values()) for name in _COUNTS}
     parts = [f"{count:,} {name}" for name, count in counts.items() if count]
     if receipt.rejected:
         parts.append(f"{receipt.rejected.total:,} left out")
@@ -115,7 +115,7 @@ def what_changed(
     lines.append("|---|---:|---:|---:|---:|---:|")
     for key in list(table_keys)[:TYPES_SHOWN_MAX]:
         change = None if receipt.replayed else receipt.tables.get(key)
-        counts = [f"{getattr(change, name):,}" if change is not None else "" for name in _COUNTS]
+        counts = [f"{getattr(change, name) or 0:,}" if change is not None else "" for name in _COUNTS]
         total = f"{snapshot.tables[key].rows:,}" if key in snapshot.tables else "0"
         lines.append(f"| {key.partition(':')[2]} | {' | '.join(counts)} | {total} |")
     if kept is not None:
