@@ -32,6 +32,7 @@ def main() -> None:
             "spark.connect.grpc.binding.port": str(given.port),
         },
     )
+    print(f"listens on {given.host}:{given.port}", flush=True)
     if not given.check:
         ended.wait()
     session.stop()
