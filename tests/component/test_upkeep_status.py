@@ -69,8 +69,11 @@ def test_an_intent_that_nobody_ends_is_a_finding_and_a_young_one_is_a_note(engin
     young = new_ulid(engine.clock)
     store.create(layout.intent_key(young), b"{}")
     report = status_report(engine, commands=["recover"])
-    notes = tuple(note for note in report.notes if "durability" not in note)
-    assert (report.verdict, notes, report.pending_total) == ("healthy", ("1 write is in flight",), 1)
+    # The suite runs relaxed, which status says of a graph on a local disk and of no other.
+    relaxed = (
+        () if any_root.startswith("s3://") else ("durability relaxed: a power cut may take back what was acknowledged",)
+    )
+    assert (report.verdict, report.notes, report.pending_total) == ("healthy", (*relaxed, "1 write is in flight"), 1)
     old = "01ARZ3NDEKTSV4RRFFQ69G5FAV"  # of 2016
     store.create(layout.intent_key(old), b"{}")
     report = status_report(engine, commands=["recover"])
