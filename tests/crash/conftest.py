@@ -18,6 +18,16 @@ def _matrix(s3_emulator: S3Emulator, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture
+def syncing_matrix(
+    s3_emulator: S3Emulator, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Matrix]:
+    """Cells as a graph is opened by default: the suite runs relaxed, and a matrix keeps the failpoints that it has learned."""
+    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "commit")
+    with Matrix(s3_emulator, Path(tmp_path_factory.mktemp("syncing-cells"))) as matrix:
+        yield matrix
+
+
+@pytest.fixture
 def matrix(_matrix: Matrix, s3_emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch) -> Matrix:
     for name, value in environment(s3_emulator.endpoint).items():
         monkeypatch.setenv(name, value)

@@ -33,14 +33,11 @@ def test_a_write_killed_at_any_failpoint_on_a_disk_is_whole_or_absent(
 
 
 @pytest.mark.parametrize("name", ["append", "chain", "fork", "load-merge"])
-def test_a_write_that_syncs_is_whole_or_absent_as_well(
-    matrix: Matrix, all_clean: AllClean, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """The suite runs relaxed; these cells run as a graph is opened by default."""
-    monkeypatch.setenv("OMNIGRAPH_DURABILITY", "commit")
-    cells = list(matrix.crash_cells(name, 1, "local"))
-    all_clean(matrix.run(cell) for cell in cells[:: len(cells) // SOME + 1])
-    assert any(place.startswith("store.sync") for place in matrix.passed[(name, 1)]), "the writer has synced"
+def test_a_write_that_syncs_is_whole_or_absent_as_well(syncing_matrix: Matrix, all_clean: AllClean, name: str) -> None:
+    cells = list(syncing_matrix.crash_cells(name, 1, "local"))
+    all_clean(syncing_matrix.run(cell) for cell in cells[:: len(cells) // SOME + 1])
+    passed = syncing_matrix.passed[(name, 1)]
+    assert any(place.startswith("store.sync") for place in passed), "the writer has synced"
 
 
 def test_a_write_killed_between_two_calls_of_the_system_is_whole_or_absent(
