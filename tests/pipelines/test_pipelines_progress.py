@@ -9,7 +9,7 @@ import pytest
 from omnigraph.core.progress import Progress
 from omnigraph_pipelines import progress
 from omnigraph_pipelines.progress import LINES_MAX, Lines, line
-from tests.component.upkeep_material import make
+from tests.component.upkeep.material import make
 from tests.pipelines.upkeep_location import location
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from omnigraph_pipelines.defs.alerts import alerts
 from omnigraph_pipelines.resources import Connections
-from tests.component.upkeep_material import make
+from tests.component.upkeep.material import make
 from tests.pipelines.upkeep_location import Location, location
 
 HEARD: list[dict[str, Any]] = []

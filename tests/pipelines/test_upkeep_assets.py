@@ -14,7 +14,7 @@ import omnigraph as og
 from omnigraph.commit.plan import Owner
 from omnigraph.core import failpoints
 from omnigraph.manifest import state
-from tests.component.upkeep_material import displace, engine_of, leave_ticket, make, people
+from tests.component.upkeep.material import displace, engine_of, leave_ticket, make, people
 from tests.pipelines.upkeep_location import Location, failure, location, observed, told
 
 KINDS = ("optimize", "compaction", "cleanup", "reconcile")

@@ -17,7 +17,7 @@ from omnigraph.manifest import state
 from omnigraph.testing.faults import FaultProxy
 from omnigraph_pipelines.defs.upkeep.names import CLEANUP, Names
 from omnigraph_pipelines.defs.upkeep.runs import reports_of
-from tests.component.upkeep_material import displace, leave_ticket, make, people
+from tests.component.upkeep.material import displace, leave_ticket, make, people
 from tests.pipelines.upkeep_location import Location, location
 
 MARKS: dict[str, Any] = {

@@ -15,7 +15,7 @@ from omnigraph_pipelines.definitions import build_definitions
 from omnigraph_pipelines.defs.upkeep import upkeep
 from omnigraph_pipelines.graph_file import load_graph_file
 from omnigraph_pipelines.resources import Connections, OmniGraphResource
-from tests.component.upkeep_material import SCHEMA
+from tests.component.upkeep.material import SCHEMA
 
 
 class Location:

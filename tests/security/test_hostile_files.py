@@ -21,7 +21,7 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.schema import parse_schema
 from omnigraph.store.layout import is_table_path
 from omnigraph.write.sources.input import read_source
-from tests.unit.commit_material import OP, plan
+from tests.unit.commit.material import OP, plan
 
 SCHEMA = "node Person { name: String @key  age: I32?  born: Date?  score: F64? }\nedge Knows: Person -> Person { }\n"
 CATALOG = parse_schema(SCHEMA, mint=new_ulid)

@@ -1,0 +1,166 @@
+"""Files that are missing or damaged are named, never read around; the store's weather is not called damage."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import omnigraph as og
+from omnigraph.commit.engine import Engine
+from omnigraph.core.errors import Corruption, StoreRefused, StoreUnavailable
+from omnigraph.read.snapshot import Snapshot, snapshot_of_branch
+from omnigraph.store import open_store
+from omnigraph.testing.faults import FaultProxy, Match, Rule, fail
+from tests.component.read.material import cold, new_graph, people, put
+
+
+def overwrite(path: Path, start: float, end: float) -> None:
+    size = path.stat().st_size
+    low, high = int(size * start), max(int(size * end), int(size * start) + 1)
+    with path.open("r+b") as file:
+        file.seek(low)
+        file.write(b"\xa5" * (high - low))
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: os.truncate(path, 0),
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "overwritten": lambda path: overwrite(path, 0, 1),
+    "overwritten at the end": lambda path: overwrite(path, 0.9, 1),
+    "overwritten in the middle": lambda path: overwrite(path, 0.3, 0.7),
+}
+
+
+@pytest.fixture
+def graph(local_root: str) -> Engine:
+    engine = new_graph(local_root)
+    put(engine, "Person", people(*(f"p{k}" for k in range(3000))))
+    put(engine, "Person", people(*(f"q{k}" for k in range(3000))))
+    put(engine, "Company", [{"id": "c", "name": "c"}])
+    return engine
+
+
+def data_files(snap: Snapshot) -> list[Path]:
+    return [Path(snap.tables["node:Person"].uri, f.files[0]) for f in snap.fragments("Person")]
+
+
+READS: dict[str, Callable[[Snapshot], Any]] = {
+    "scan": lambda snap: snap.to_arrow("Person"),
+    "stream": lambda snap: list(snap.to_batches("Person", ["name", "age", "id"])),
+    "export": lambda snap: snap.export(),
+    "frame": lambda snap: snap.to_pandas("Person"),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_named_with_its_table_and_version(graph: Engine, damage: str, read: str) -> None:
+    file = data_files(snapshot_of_branch(graph))[1]
+    DAMAGES[damage](file)
+    snap = snapshot_of_branch(cold(graph))
+    with pytest.raises(Corruption) as caught:
+        READS[read](snap)
+    error = caught.value
+    assert (error.table_key, error.version) == ("node:Person", snap.tables["node:Person"].version)
+    assert error.file == f"data/{file.name}"
+    assert file.name in str(error)
+    assert snap.to_arrow("Company").num_rows == 1  # the others read on
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "overwritten"])
+def test_a_table_version_that_is_gone_or_damaged_is_named(graph: Engine, damage: str) -> None:
+    version = snapshot_of_branch(graph).tables["node:Person"].version
+    name = f"{(1 << 64) - 1 - version:020d}.manifest"
+    DAMAGES[damage](Path(snapshot_of_branch(graph).tables["node:Person"].uri, "_versions", name))
+    snap = snapshot_of_branch(cold(graph))
+    with pytest.raises(Corruption, match="_versions/") as caught:
+        snap.to_arrow("Person")
+    assert caught.value.version == version
+    with pytest.raises(Corruption):
+        snap.get("Person", "p1")
+    with pytest.raises(Corruption):
+        snap.fragments("Person")
+
+
+def test_sql_over_a_damaged_table_fails(graph: Engine) -> None:
+    data_files(snapshot_of_branch(graph))[0].unlink()
+    connection = snapshot_of_branch(cold(graph)).duckdb()
+    with pytest.raises(Exception, match="node:Person"):
+        connection.execute("select sum(age) from Person").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(503, StoreUnavailable), (403, StoreRefused)], ids=["unavailable", "refused"]
+)
+def test_a_store_that_does_not_answer_is_not_called_damage(
+    fault_proxy: FaultProxy, proxied_root: str, status: int, kind: type[Exception]
+) -> None:
+    engine = new_graph(proxied_root)
+    put(engine, "Person", people("ada"))
+    impatient = {"client_max_retries": "0"}
+    snap = snapshot_of_branch(Engine(open_store(proxied_root, impatient)))
+    rule = Rule(fail(status), Match(classes=("data",), methods=("GET",)), times=None)
+    fault_proxy.rule(rule)
+    with pytest.raises(kind):
+        snap.to_arrow("Person")
+    fault_proxy.calm()
+    assert isinstance(snap.to_arrow("Person"), pa.Table)
+
+
+# --- deletion files -----------------------------------------------------------------------------------------------------
+
+CALLS: dict[str, Callable[[og.Graph], Any]] = {
+    "to_arrow": lambda graph: graph.snapshot().to_arrow("Person"),
+    "get": lambda graph: graph.snapshot().get("Person", "p2000"),
+    "merge": lambda graph: graph.load([{"type": "Person", "data": {"name": "p2500"}}], mode="merge"),
+    "append": lambda graph: graph.load([{"type": "Person", "data": {"name": "new"}}], mode="append"),
+    "mutate": lambda graph: graph.mutate('query q() { delete Person where name = "p2600" }'),
+}
+
+
+def _with_deletions(root: str) -> Path:
+    """A graph whose first rows are deleted, and its deletion file."""
+    with og.init(root, "node Person { name: String @key  age: I32? }") as graph:
+        rows = [{"type": "Person", "data": {"name": f"p{number}", "age": number}} for number in range(3000)]
+        graph.load(rows, mode="append")
+        graph.mutate("query q() { delete Person where age < 1000 }")
+    (found,) = Path(root).glob("nodes/*/_deletions/*")
+    return found
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_damaged_deletion_file_is_named_whatever_reads_it(local_root: str, damage: str, call: str) -> None:
+    path = _with_deletions(local_root)
+    DAMAGES[damage](path)
+    with og.open(local_root) as graph:
+        try:
+            CALLS[call](graph)
+        except Corruption as error:
+            assert error.file == f"_deletions/{path.name}"
+            assert error.version == graph._engine.latest("main").state.tables["node:Person"].version
+            assert path.parent.parent.name.partition("-")[0] in error.message
+        else:
+            # What does not read the deletions of the fragment answers; a read of all rows always does.
+            assert damage.startswith("overwritten ") and call != "to_arrow"
+
+
+def test_a_flipped_bit_in_a_deletion_file_is_no_fault_of_the_caller(local_root: str, tmp_path: Path) -> None:
+    path = _with_deletions(local_root)
+    whole, rng = path.read_bytes(), random.Random(2)
+    for _ in range(40):
+        bits = bytearray(whole)
+        bits[rng.randrange(len(bits))] ^= 1 << rng.randrange(8)
+        path.write_bytes(bits)
+        with og.open(local_root, read_only=True) as graph:
+            try:
+                graph.snapshot().to_arrow("Person")
+            except Corruption as error:
+                assert error.file == f"_deletions/{path.name}"

@@ -1,0 +1,175 @@
+"""Verify finds what is wrong, names it, and calls a sound graph sound."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph.core.ids import new_ulid
+from omnigraph.graph import Graph
+from omnigraph.manifest.state import Change
+from omnigraph.store import layout
+from omnigraph.table.dataset import TableRef
+from tests.component.upkeep.material import displace, engine_of, leave_ticket, make, pin_of, ref_of, smuggle, swap
+
+
+@pytest.fixture
+def graph(local_root: str) -> Iterator[Graph]:
+    with make(local_root) as made:
+        yield made
+
+
+def codes(graph: Graph, *, deep: bool = False) -> set[str]:
+    return {problem.code for problem in graph.verify(deep=deep).problems}
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_graph_that_was_only_written_is_sound(any_root: str, deep: bool) -> None:
+    with make(any_root) as graph:
+        report = graph.verify(deep=deep)
+    assert report.ok and report.clean and report.problems == ()
+    assert (report.tables, report.rows, report.verdict) == (4, 5, "sound")
+
+
+def test_verify_changes_nothing(graph: Graph) -> None:
+    before = [(entry.key, entry.size) for entry in engine_of(graph).store.list("")]
+    graph.verify(deep=True)
+    assert [(entry.key, entry.size) for entry in engine_of(graph).store.list("")] == before
+
+
+def test_a_read_only_graph_can_be_verified(graph: Graph) -> None:
+    with og.open(graph.uri, read_only=True) as reader:
+        assert reader.verify(deep=True).ok
+
+
+def test_a_file_that_is_not_whole_is_found_without_reading_every_value(graph: Graph) -> None:
+    data = Path(graph.uri, pin_of(graph, "node:Person").location, "data")
+    file = next(data.glob("*.lance"))
+    size = file.stat().st_size
+    os.truncate(file, size - 1)
+    problem = next(problem for problem in graph.verify().problems if problem.code == "file")
+    assert (problem.severity, problem.table_key) == ("damage", "node:Person")
+    assert f"data/{file.name}: {size - 1} of {size} bytes are there" in problem.message
+
+
+def test_a_pinned_version_that_is_gone_is_found(graph: Graph) -> None:
+    pin = pin_of(graph, "node:Person")
+    gone = f"{pin.location}/_versions/{layout.VERSION_MAX - pin.version:020d}.manifest"
+    assert engine_of(graph).store.delete(gone)
+    report = graph.verify()
+    assert not report.ok
+    assert next((p.code, p.table_key) for p in report.problems if p.severity == "damage") == (
+        "pin-does-not-open",
+        "node:Person",
+    )
+
+
+def test_a_data_file_that_is_gone_is_found(graph: Graph) -> None:
+    pin = pin_of(graph, "node:Person")
+    store = engine_of(graph).store
+    store.delete(store.list(f"{pin.location}/data/")[0].key)
+    with og.open(graph.uri, read_only=True) as reader:
+        assert not reader.verify(deep=True).ok
+
+
+def test_a_row_count_that_differs_is_found(graph: Graph) -> None:
+    pin = pin_of(graph, "node:Person")
+    swap(graph, Change(pins={pin.key: replace(pin, rows=pin.rows + 1)}))
+    assert "row-count" in codes(graph)
+
+
+def test_an_endpoint_that_nobody_has_is_found(graph: Graph) -> None:
+    smuggle(graph, "edge:Knows", {"id": ["e1", "e2"], "src": ["p0", "nobody"], "dst": ["nowhere", "p1"]})
+    report = graph.verify()
+    messages = [problem.message for problem in report.problems if problem.code == "dangling-endpoint"]
+    assert ["nobody" in messages[0], "nowhere" in messages[1]] == [True, True]
+
+
+def test_an_id_that_stands_twice_is_found(graph: Graph) -> None:
+    smuggle(graph, "node:Person", {"id": ["p0"], "name": ["p0"]})
+    report = graph.verify()
+    [problem] = report.problems
+    assert (problem.code, problem.table_key, report.ok) == ("duplicate-id", "node:Person", False)
+    assert "'p0'" in problem.message
+
+
+def test_a_deep_look_finds_unique_values_that_stand_twice(graph: Graph) -> None:
+    smuggle(graph, "node:Place", {"id": ["a", "b"], "title": ["Rome", "Rome"]})
+    assert codes(graph) == set()
+    assert codes(graph, deep=True) == {"duplicate-unique"}
+
+
+def test_a_deep_look_finds_a_source_with_too_many_edges(graph: Graph) -> None:
+    smuggle(graph, "edge:Knows", {"id": list("abcd"), "src": ["p0"] * 4, "dst": ["p1"] * 4})
+    assert codes(graph) == set()
+    assert codes(graph, deep=True) == {"cardinality"}
+
+
+def test_drift_without_an_intent_is_found_and_names_its_cure(graph: Graph) -> None:
+    displace(graph, "node:Person")
+    report = graph.verify()
+    [problem] = report.problems
+    assert (problem.code, problem.severity, problem.command) == ("drift", "pending", "repair")
+    assert report.ok and not report.clean
+
+
+def test_drift_of_a_write_in_flight_is_its_intent(graph: Graph) -> None:
+    displace(graph, "node:Person")
+    op = leave_ticket(graph, "node:Person")
+    [problem] = graph.verify().problems
+    assert problem.code == "intent" and op in problem.message
+
+
+def test_an_intent_that_does_not_read_is_damage(graph: Graph) -> None:
+    key = layout.intent_key(new_ulid())
+    engine_of(graph).store.create(key, b"{")
+    [problem] = graph.verify().problems
+    assert (problem.severity, problem.code) == ("damage", "unreadable-intent")
+    assert key in problem.message
+
+
+def test_datasets_and_forks_without_an_owner_are_rubbish(graph: Graph) -> None:
+    engine = engine_of(graph)
+    handle = engine.tables.open(ref_of(graph, "node:Person"), pin_of(graph, "node:Person").version)
+    fork = f"f-{new_ulid()}"
+    handle.create_branch(fork, handle.version)
+    path = layout.table_path("node:Person", new_ulid())
+    engine.tables.create_empty(TableRef(path), handle.schema)
+    report = graph.verify()
+    assert {(p.code, p.severity, p.command) for p in report.problems} == {
+        ("orphan-dataset", "rubbish", "cleanup"),
+        ("orphan-fork", "rubbish", "cleanup"),
+    }
+    assert report.ok and report.clean
+
+
+def test_a_file_that_no_version_names_is_found_by_a_deep_look(graph: Graph) -> None:
+    engine = engine_of(graph)
+    pin = pin_of(graph, "node:Person")
+    handle = engine.tables.open(ref_of(graph, "node:Person"), pin.version)
+    engine.tables.stage_append(handle, handle.to_table())
+    assert codes(graph) == set()
+    [problem] = graph.verify(deep=True).problems
+    assert (problem.code, problem.severity, problem.table_key) == ("unreferenced-file", "rubbish", "node:Person")
+
+
+def test_a_retained_commit_that_lost_a_table_version_is_found_by_a_deep_look(graph: Graph) -> None:
+    pin = pin_of(graph, "node:Person")
+    gone = f"{pin.location}/_versions/{layout.VERSION_MAX - (pin.version - 1):020d}.manifest"
+    assert engine_of(graph).store.delete(gone)
+    assert codes(graph) == set()
+    assert "commit-does-not-open" in codes(graph, deep=True)
+
+
+def test_a_report_is_json_a_line_and_a_table(graph: Graph) -> None:
+    displace(graph, "node:Person")
+    report = graph.verify()
+    assert json.loads(json.dumps(report.to_dict()))["problems"][0]["command"] == "repair"
+    assert "drift" in repr(report)
+    assert "<table>" in report._repr_html_()
