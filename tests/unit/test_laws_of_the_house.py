@@ -92,6 +92,24 @@ def test_the_page_of_one_write_is_short_and_says_nothing_of_the_queue() -> None:
     assert words <= {"lease", "grace"}, "keep_lease and the grace of a deadline are all that it names"
 
 
+# --- one canonical JSON ---------------------------------------------------------------------------------------------------
+
+
+def encoding(files: Iterable[tuple[str, str]]) -> list[str]:
+    """Modules with an encoder of their own: what they write would one day differ from what the others read."""
+    return [name for name, text in files if "sort_keys=True" in text and "separators=" in text]
+
+
+def test_one_module_writes_canonical_json() -> None:
+    assert encoding((name, text) for name, text in code(ENGINE) if "/testing/" not in name) == [
+        "engine/omnigraph/core/canonical_json.py"
+    ]
+
+
+def test_a_second_encoder_would_be_found() -> None:
+    assert encoding([("mine.py", 'json.dumps(body, sort_keys=True, separators=(",", ":"))')]) == ["mine.py"]
+
+
 # --- no name of a module is durable ---------------------------------------------------------------------------------------
 
 

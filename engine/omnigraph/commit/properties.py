@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from omnigraph.core import canonical_json
+
 OP = "omnigraph:op"
 PLAN = "omnigraph:plan"
 COMMIT = "omnigraph:commit"  # of a swap: the new head
@@ -50,7 +52,7 @@ def of_restore(op: str, plan: str) -> dict[str, str]:
 
 
 def encode_counts(counts: Sequence[Counts]) -> str:
-    return json.dumps([one.to_json() for one in counts], sort_keys=True, separators=(",", ":"))
+    return canonical_json.dumps([one.to_json() for one in counts])
 
 
 def counts_in(properties: Mapping[str, str], requests: int) -> tuple[Counts, ...] | None:

@@ -19,7 +19,9 @@ def dumps(value: Any) -> str:
 
 
 def loads(text: str) -> Any:
-    """Return the value of ``text``. Raise ``ValueError`` for a member that occurs twice, NaN, infinity or deep nesting."""
+    """Return the value of ``text``. Raise ``ValueError`` for a member that occurs twice, NaN, infinity or deep nesting.
+
+    Python's parser recurses, and says so in time; nesting is counted after it, because few texts have as many brackets."""
     try:
         found = _DECODER.decode(text)
     except RecursionError as error:
@@ -32,7 +34,9 @@ def loads(text: str) -> Any:
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a JSON object has a member twice")
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"member {twice[:80]!r} appears twice")
     return found
 
 

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, NoReturn, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
+from omnigraph.core import canonical_json
 from omnigraph.core.errors import Corruption, InvalidInput, LimitExceeded, UnsupportedStorage
 from omnigraph.core.ids import is_ulid
 
-NESTING_MAX: Final = 32
 SMALL_BYTES_MAX: Final = 4 * 1024 * 1024
 CHECKSUM: Final = "checksum"
 _NEWER_HINT: Final = "install a newer release of omnigraph-pipelines; this one leaves the object as it is"
@@ -69,7 +67,7 @@ M = TypeVar("M", bound=BaseModel)
 
 def canonical(body: object) -> bytes:
     """Canonical JSON: members sorted by code point, no blanks, nothing escaped that need not be, finite numbers."""
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return canonical_json.dumps(body).encode()
 
 
 def checksum(body: Mapping[str, Any]) -> str:
@@ -107,15 +105,10 @@ def loads(data: bytes, *, bytes_max: int = SMALL_BYTES_MAX) -> dict[str, Any]:
     """The members of a JSON object. Raises ``Malformed``."""
     if len(data) > bytes_max:
         raise Malformed(f"it has {len(data)} bytes; no document of its kind is larger than {bytes_max}")
-    _check_nesting(data)
     try:
-        loaded = json.loads(
-            data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite
-        )
+        loaded = canonical_json.loads(data.decode("utf-8"))
         canonical(loaded)  # texts with half a surrogate pair are no UTF-8: such a document could not be written again
-    except Malformed:
-        raise
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Malformed(str(error)) from None
     if not isinstance(loaded, dict):
         raise Malformed("it is not a JSON object")
@@ -194,47 +187,3 @@ def refusals(place: str, what: str, *, hint: str | None = None, given: bool = Fa
         raise Corruption(
             f"{what} {place} cannot be read: {error}", hint=hint, object=place, reason=str(error)
         ) from None
-
-
-def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise Malformed(f"member {key[:80]!r} appears twice")
-        found[key] = value
-    return found
-
-
-def _not_finite(text: str) -> NoReturn:
-    raise Malformed(f"{text[:40]} is not a number of this format")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        _not_finite(text)
-    return value
-
-
-def _check_nesting(data: bytes) -> None:
-    """Before anything is parsed: the parser recurses."""
-    if data.count(b"[") + data.count(b"{") <= NESTING_MAX:
-        return
-    depth = 0
-    in_text = escaped = False
-    for byte in data:
-        if in_text:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_text = False
-        elif byte == 0x22:
-            in_text = True
-        elif byte in b"[{":
-            depth += 1
-            if depth > NESTING_MAX:
-                raise Malformed("it is nested too deeply")
-        elif byte in b"]}":
-            depth -= 1

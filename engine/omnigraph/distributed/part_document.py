@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from omnigraph.core import documents, errors
+from omnigraph.core import canonical_json, documents, errors
 from omnigraph.core.documents import Document, Malformed, Ulid
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.distributed.fragments import StagedFragments
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 2
 PART_BYTES_MAX: Final = 256 * 1024 * 1024
 _COUNT = Annotated[int, Field(ge=0)]
-_NESTING_OF_RECORDS: Final = documents.NESTING_MAX - 4  # a record lies four levels deep in the document
+_NESTING_OF_RECORDS: Final = canonical_json.NESTING_MAX - 4  # a record lies four levels deep in the document
 
 
 class _Split(Document):

@@ -8,6 +8,7 @@ and the same fact stands in more than one row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from omnigraph.core.ids import is_ulid
@@ -16,6 +17,14 @@ from omnigraph.manifest import rows as r
 from omnigraph.manifest.schema_id import schema_id, shape_hash
 from omnigraph.manifest.state import State
 from omnigraph.store import layout
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """``message`` names the two versions of the manifest that cannot both be right about this table."""
+
+    table_key: str
+    message: str
 
 
 def contradictions(state: State) -> Iterator[str]:
@@ -113,18 +122,27 @@ def _pins_and_history(state: State) -> Iterator[str]:
                 yield f"table {key} is published at version {pin.version}, and commit {row.commit_id} made {change.version}"
 
 
-def between(states: Iterable[State]) -> Iterator[str]:
-    """What live states of several lines contradict in each other. For ``verify``.
+def between(states: Iterable[State]) -> Iterator[Contradiction]:
+    """What the newest states of several lines contradict in each other. For ``verify``.
 
     One line of a table has one owner, and the bases that two pins give it are those of one chain: one list begins the other.
     """
-    seen: dict[tuple[str, str | None], r.Pin] = {}
+    seen: dict[tuple[str, str | None], tuple[State, r.Pin]] = {}
     for state in states:
         for pin in state.tables.values():
-            other = seen.setdefault((pin.location, pin.ref), pin)
+            before, other = seen.setdefault((pin.location, pin.ref), (state, pin))
+            line = f"{_described(before)} and {_described(state)} disagree on the line {pin.ref} of {pin.location}"
             if other.owner != pin.owner:
-                yield f"line {pin.ref} of {pin.location} is owned by {other.owner} and by {pin.owner}"
+                yield Contradiction(pin.key, f"{line}: its owner is {other.owner}, or {pin.owner}")
             chains = [[(base.ref, base.version) for base in one.bases] for one in (other, pin)]
             shorter, longer = sorted(chains, key=len)
             if longer[: len(shorter)] != shorter:
-                yield f"line {pin.ref} of {pin.location} has two different chains of bases"
+                yield Contradiction(pin.key, f"{line}: its bases are {_chain(chains[0])}, or {_chain(chains[1])}")
+
+
+def _described(state: State) -> str:
+    return f"manifest version {state.version} of branch {state.head.name or state.identity}"
+
+
+def _chain(bases: list[tuple[str | None, int]]) -> str:
+    return ", ".join(f"version {version} of {ref}" for ref, version in bases) or "none"

@@ -23,7 +23,7 @@ from omnigraph.core.shown import count_text
 from omnigraph.manifest import lineage
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import CommitRow, Pin
-from omnigraph.manifest.sound import line_of
+from omnigraph.manifest.sound import between, line_of
 from omnigraph.manifest.swap import Held
 from omnigraph.table import collect
 from omnigraph.table.dataset import TableRef, stats_of
@@ -69,6 +69,8 @@ def verify(
             problems += _history_problems(engine, held, meter)
             with progress.phase("reading", total=sum(pin.rows for pin in held.state.tables.values())):
                 problems += _deep_problems(engine, held, rotten, meter)
+    disagreeing = between(line.held.state for line in lines.lines)
+    problems += [Problem(DAMAGE, "lines-disagree", found.message, found.table_key) for found in disagreeing]
     problems += _rubbish(engine, artefacts, lines, intents, notes, meter)
     first = next(iter(held_by_branch.values()))
     pins = [pin for held in held_by_branch.values() for pin in held.state.tables.values()]

@@ -477,3 +477,24 @@ def test_inherited_tables_taken_for_own_are_noticed(
 def test_public_names_reach_every_branch(graph: Graph) -> None:
     assert isinstance(graph.verify(branches=["main"]).ok, bool)
     assert og.open(graph.uri, read_only=True).verify(branches=["main"]).ok
+
+
+# --- what two lines say about one table -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("branches", [None, ["main"]])
+def test_verify_names_both_versions_where_two_lines_disagree_on_a_table(
+    graph: Graph, engine: Engine, branches: list[str] | None
+) -> None:
+    mine = fork(engine, pin_of(graph, KEY))
+    other = replace(mine, bases=(BaseVersion(f"f-{new_ulid()}", 1, needed=False),))
+    make_line(engine, mine), make_line(engine, other)  # each owned by its own line, as make_line says
+    found = [problem for problem in graph.verify(branches=branches).problems if problem.code == "lines-disagree"]
+    assert [(problem.severity, problem.table_key) for problem in found] == [("damage", KEY)] * 2
+    assert ["its owner is" in found[0].message, "its bases are" in found[1].message] == [True, True]
+    assert all(problem.message.count("manifest version 1 of branch feature") == 2 for problem in found)
+
+
+def test_lines_that_agree_are_sound(graph: Graph, engine: Engine) -> None:
+    bind(engine, "feature", make_line(engine, fork(engine, pin_of(graph, KEY))))
+    assert "lines-disagree" not in {problem.code for problem in graph.verify().problems}

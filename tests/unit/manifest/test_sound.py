@@ -211,6 +211,14 @@ def test_one_line_of_a_table_has_one_owner() -> None:
     assert list(between(two_lines(pin(0), pin(0, owner=BRANCH, ref=f"f-{ulid(4)}")))) == []
 
 
+def test_a_contradiction_of_two_lines_names_both_versions() -> None:
+    one, other = two_lines(pin(0), pin(0, owner=BRANCH))
+    [found] = between([one, replace(other, version=7)])
+    assert found.table_key == "node:T0"
+    assert f"manifest version {one.version} of branch {one.head.name} and manifest version 7" in found.message
+    assert one.tables["node:T0"].owner in found.message and BRANCH in found.message
+
+
 def test_the_bases_of_one_line_are_of_one_chain() -> None:
     chain = bases(9, 5, 3)
     unneeded = tuple(replace(base, needed=False) for base in chain)
