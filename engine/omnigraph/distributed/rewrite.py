@@ -27,7 +27,7 @@ from omnigraph.table.dataset import Tables
 from omnigraph.table.keys import KeyCache
 from omnigraph.table.pinned import PinnedTable
 from omnigraph.write.base.changes import RowIndex, TypeChange
-from omnigraph.write.base.row_equality import same_rows
+from omnigraph.table.row_equality import same_rows
 from omnigraph.write.rules.quarantine import row_as_record
 
 pc: Any = pyarrow.compute

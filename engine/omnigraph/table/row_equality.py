@@ -16,8 +16,14 @@ def same_rows(left: pa.Table, right: pa.Table) -> npt.NDArray[np.bool_]:
     for name in right.column_names:
         if name == "id" or not same.any():
             continue
-        same &= _same_column(_flat(left.column(name)), _flat(right.column(name)), same)
+        same &= same_column(left.column(name), right.column(name), same)
     return same
+
+
+def same_column(left: Any, right: Any, asked: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """For each position whether two columns agree. They are of one type, or one is the wider number. Lists are compared only
+    where ``asked`` says so; elsewhere they count as different."""
+    return _same_values(_flat(left), _flat(right), asked)
 
 
 def _flat(column: Any) -> Any:
@@ -28,15 +34,22 @@ def _flat(column: Any) -> Any:
     return column.storage if isinstance(column, pa.ExtensionArray) else column
 
 
-def _same_column(left: Any, right: Any, asked: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _same_values(left: Any, right: Any, asked: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     null_left, null_right = _nulls(left), _nulls(right)
     both_null = null_left & null_right
     if pa.types.is_nested(right.type):
         return both_null | _same_lists(left, right, asked & ~null_left & ~null_right)
     if left.type != right.type:
-        left = left.cast(right.type)
+        wider = _wider(left.type, right.type)
+        left, right = left.cast(wider), right.cast(wider)
     equal: npt.NDArray[np.bool_] = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
     return np.logical_or(both_null, equal)
+
+
+def _wider(left: Any, right: Any) -> Any:
+    """The type that holds the values of both, of two numbers or texts."""
+    numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (left, right))
+    return left if numbers and left.bit_width > right.bit_width else right
 
 
 def _nulls(column: Any) -> npt.NDArray[np.bool_]:
