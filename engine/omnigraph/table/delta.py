@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -295,19 +295,33 @@ class _Reader:
         return rows.take(positions(np.searchsorted(known, wanted).astype(np.int64)))
 
     def _read(self, wanted: Numbers, names: list[str]) -> pa.Table:
-        """Rows whose addresses rise, one fragment after the other."""
+        """Rows whose addresses rise."""
         schema = pa.schema([self._schema.field(name) for name in names])
         self._looked.rows += len(wanted)
-        fragments = (wanted >> np.uint64(32)).astype(np.int64)
         parts: list[pa.Table] = []
         with reading(self._handle, self._meter, m.DATA, "reading changed rows"):
-            for some in np.split(wanted, np.flatnonzero(np.diff(fragments)) + 1) if len(wanted) else []:
-                number = int(some[0] >> np.uint64(32))
-                parts += self._take_bytes(number, some, names) if self.blobs else [self._take(number, some, names)]
+            if self.blobs or len(wanted) <= _ADDRESSES_PER_FILTER:
+                parts += [self._find(some, names) for some in _chunks(wanted, _ADDRESSES_PER_FILTER)]
+            else:
+                fragments = (wanted >> np.uint64(32)).astype(np.int64)
+                parts += [self._take(some, names) for some in np.split(wanted, np.flatnonzero(np.diff(fragments)) + 1)]
         return pa.concat_tables([pa.table(part.columns, schema=schema) for part in parts] or [schema.empty_table()])
 
-    def _take(self, number: int, wanted: Numbers, names: list[str]) -> pa.Table:
-        """Rows of one fragment. Lance counts only those that are not deleted."""
+    def _find(self, wanted: Numbers, names: list[str]) -> pa.Table:
+        """A few rows of any fragments, which Lance reads side by side. Blobs come as bytes."""
+        numbers = np.unique(wanted >> np.uint64(32)).tolist()
+        rows = self._handle.scanner(
+            columns=names,
+            filter=addresses_among(pa.array(wanted)),
+            fragments=[cast(Any, self._handle.get_fragment(number)) for number in numbers],
+            with_row_address=True,
+            **READ_BYTES,
+        ).to_table()
+        return rows.take(pc.index_in(pa.array(wanted), value_set=rows.column("_rowaddr"))).select(names)
+
+    def _take(self, wanted: Numbers, names: list[str]) -> pa.Table:
+        """Many rows of one fragment. Lance counts only those that are not deleted."""
+        number = int(wanted[0] >> np.uint64(32))
         fragment: Any = self._handle.get_fragment(number)
         offsets = wanted & _OFFSET
         if fragment.metadata.num_deletions:
@@ -316,22 +330,6 @@ class _Reader:
             offsets = np.searchsorted(self._live[1], wanted).astype(np.uint64)
         taken: pa.Table = fragment.take(offsets.tolist(), columns=names)
         return taken.select(names)
-
-    def _take_bytes(self, number: int, wanted: Numbers, names: list[str]) -> list[pa.Table]:
-        """The same with the bytes of blobs, which a take does not bring."""
-        fragment: Any = self._handle.get_fragment(number)
-        return [
-            self._handle.scanner(
-                columns=names,
-                filter=addresses_among(pa.array(wanted[at : at + _ADDRESSES_PER_FILTER])),
-                fragments=[fragment],
-                scan_in_order=True,
-                **READ_BYTES,
-            )
-            .to_table()
-            .select(names)
-            for at in range(0, len(wanted), _ADDRESSES_PER_FILTER)
-        ]
 
 
 def _plain(column: pa.Field[Any]) -> pa.Field[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ import pytest
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.fragment import write_fragments
 
-from omnigraph.schema.arrow import PRIMARY_KEY, PROP_ID
+from omnigraph.core.meter import Meter
+from omnigraph.schema import parse_schema
+from omnigraph.schema.arrow import BLOB_COLUMN, PRIMARY_KEY, PROP_ID
+from omnigraph.table import delta as delta_module
 from omnigraph.table import stamps
 from omnigraph.table.blob import stored_schema
 from omnigraph.table.column_files import read_fragment, write_column_file
-from omnigraph.table.delta import NULL, Column, Looked, Side, delta
+from omnigraph.table.delta import NULL, Column, Looked, Side, columns_of, delta
 from omnigraph.table.evolve import add_columns, fill_columns, project
 from omnigraph.table.fields import Projection
 from omnigraph.table.stamps import Line
@@ -270,6 +273,13 @@ def test_a_difference_is_what_reading_all_rows_says(tmp_path: Path, seed: int) -
     assert not wrong_pairs(tmp_path, seed)
 
 
+@pytest.mark.parametrize("seed", [8, 9])
+def test_a_large_difference_is_found_in_passes(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stamps, "STAMPS_MAX", 16)
+    monkeypatch.setattr(delta_module, "HELD_ROWS_MAX", 4)
+    assert not wrong_pairs(tmp_path, seed)
+
+
 def test_stamps_younger_than_the_fork_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: without the condition on the common ancestor, two forks' rows with equal stamps count as equal."""
     monkeypatch.setattr(stamps, "ancestor", lambda before, after: 2**63)
@@ -288,3 +298,100 @@ def test_lances_own_delta_loses_what_a_restore_brought_back(tmp_path: Path) -> N
     assert list(found_by_delta(*sides, columns)["update"]) == ["k2"]
     theirs = lance.dataset(first.uri, version=back.version).delta(compared_against=second.version)
     assert pa.table(theirs.get_updated_rows()).num_rows == 0
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[int]]:
+    """200,000 rows in four fragments, of which 80 are updated, 10 deleted, and 10 inserted; then compacted. The versions
+    before, after, and after the compaction."""
+    handle = create(str(tmp_path_factory.mktemp("large") / "t"), base_schema())
+
+    def rows(numbers: Any, value: int) -> pa.Table:
+        count = len(numbers)
+        values = [[f"k{at:06d}" for at in numbers], [value] * count, ["x"] * count, [[1]] * count]
+        return pa.table(values, schema=base_schema())
+
+    for part in range(4):
+        handle = append(handle, rows(range(part * 50_000, (part + 1) * 50_000), 1))
+    versions = [handle.version]
+    handle = upsert(handle, rows([*range(0, 160_000, 2_000), *range(900_000, 900_010)], 2))
+    gone = [f"k{at:06d}" for at in range(7, 100_000, 10_000)]
+    handle.delete(f"id IN ({', '.join(map(repr, gone))})")
+    versions.append(handle.version)
+    handle.optimize.compact_files(target_rows_per_fragment=1_000_000, materialize_deletions_threshold=0.0)
+    versions.append(lance.dataset(handle.uri).version)
+    return handle.uri, versions
+
+
+@pytest.mark.parametrize("after", [1, 2], ids=["as written", "compacted"])
+def test_rows_read_are_those_that_changed(large: tuple[str, list[int]], after: int) -> None:
+    uri, versions = large
+    handles = [lance.dataset(uri, version=versions[at]) for at in (0, after)]
+    sides = [Side(one, (Line(None, one.version),)) for one in handles]
+    looked, meter = Looked(), Meter()
+    columns = [Column(one, one, one) for one in base_schema().names]
+    found = list(delta(*sides, columns, looked=looked, meter=meter))
+    assert [(some.kind, some.rows) for some in found] == [("delete", 10), ("update", 80), ("insert", 10)]
+    assert found[1].changed.keys() == {"a"}
+    assert looked.rows == 180
+    assert looked.stamps == (400_000 if after == 2 else 180)
+    # Four fragments before and one after. A local read of 20 rows of one takes 30 small requests, one of a store five.
+    assert meter.snapshot().requests <= 5 * 30
+
+
+def test_two_versions_with_the_same_files_read_nothing(large: tuple[str, list[int]]) -> None:
+    uri, versions = large
+    side = Side(lance.dataset(uri, version=versions[0]), (Line(None, versions[0]),))
+    looked = Looked()
+    assert not list(delta(side, side, [Column("id", "id", "id"), Column("a", "a", "a")], looked=looked))
+    assert looked == Looked()
+
+
+def test_blobs_are_compared_by_their_bytes(tmp_path: Path) -> None:
+    schema = pa.schema([base_schema().field("id"), pa.field("pic", pa.large_binary(), metadata=BLOB_COLUMN)])
+    handle = create(str(tmp_path / "t"), schema)
+    first = append(handle, pa.table({"id": ["a", "b", "c"], "pic": [b"1", b"2" * 70_000, None]}, schema=schema))
+    second = upsert(first, pa.table({"id": ["a", "b", "c"], "pic": [b"1", b"3", b""]}, schema=schema))
+    sides = [Side(one, (Line(None, one.version),)) for one in (first, second)]
+    [found] = delta(*sides, [Column("id", "id", "id"), Column("pic", "pic", "pic")])
+    assert found.before is not None and found.after is not None
+    assert found.before.to_pylist() == [{"id": "b", "pic": b"2" * 70_000}, {"id": "c", "pic": None}]
+    assert found.after.to_pylist() == [{"id": "b", "pic": b"3"}, {"id": "c", "pic": b""}]
+
+
+def test_a_table_that_one_side_lacks_is_all_inserted_or_deleted(large: tuple[str, list[int]]) -> None:
+    uri, versions = large
+    side = Side(lance.dataset(uri, version=versions[1]), (Line(None, versions[1]),))
+    columns = [Column("id", "id", "id")]
+    for kind, pair in (("insert", (None, side)), ("delete", (side, None))):
+        found = list(delta(*pair, columns))
+        assert {some.kind for some in found} == {kind}
+        assert max(some.rows for some in found) <= 16_384
+        assert sum(some.rows for some in found) == 200_000
+
+
+def test_columns_are_matched_by_every_identity_of_a_property() -> None:
+    numbers = iter(range(100))
+    old = parse_schema("node P { name: String @key\n gone: I32?\n kept: I32? }", mint=lambda: f"i{next(numbers):02d}")
+    before = old.node("P")
+    kept, name = before.by_name["kept"], before.by_name["name"]
+    renamed = replace(kept, name="kept2", prop_id="other", also=(kept.prop_id,))
+    added = replace(kept, name="new", prop_id="fresh")
+    after = replace(before, properties=(renamed, name, added))
+    assert columns_of(before, after) == (
+        Column("id", "id", "id"),
+        Column("other", "kept", "kept2"),
+        Column(name.prop_id, "name", "name"),
+        Column("fresh", None, "new"),
+        Column(before.by_name["gone"].prop_id, "gone", None),
+    )
+    assert Column("other", "kept2", "kept") in [replace(one, id="other") for one in columns_of(after, before)]
+
+
+def test_lines_part_where_the_nearest_common_one_was_left() -> None:
+    main, fork = Line(None, 5), Line("f1", 9)
+    assert stamps.ancestor([main], [Line(None, 3)]) == 2**63
+    assert stamps.ancestor([fork, main], [Line(None, 8)]) == 5
+    assert stamps.ancestor([fork, main], [Line(None, 3)]) == 3
+    assert stamps.ancestor([fork, main], [Line("f2", 9), Line("f1", 6), main]) == 6
+    assert stamps.ancestor([fork], [Line("f2", 9)]) is None
