@@ -26,8 +26,8 @@ from omnigraph.table.arrays import one_array, positions
 from omnigraph.table.dataset import Tables
 from omnigraph.table.keys import KeyCache
 from omnigraph.table.pinned import PinnedTable
-from omnigraph.write.base.changes import RowIndex, TypeChange
 from omnigraph.table.row_equality import same_rows
+from omnigraph.write.base.changes import RowIndex, TypeChange
 from omnigraph.write.rules.quarantine import row_as_record
 
 pc: Any = pyarrow.compute

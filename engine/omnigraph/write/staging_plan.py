@@ -18,8 +18,8 @@ from omnigraph.commit.txn import Txn
 from omnigraph.manifest.rows import Pin
 from omnigraph.table.arrays import one_array
 from omnigraph.table.pinned import PinnedTable
-from omnigraph.write.base.changes import TypeChange
 from omnigraph.table.row_equality import same_rows
+from omnigraph.write.base.changes import TypeChange
 
 STAGE_FIRST_BYTES = 64 * 1024 * 1024  # staging that takes longer than a moment ends before the intent is armed
 

@@ -21,10 +21,10 @@ from omnigraph.core.limits import Limits
 from omnigraph.gq import BlobUri, BoundMutation, DeleteEdge, DeleteNode, InsertEdge, InsertNode, UpdateNode
 from omnigraph.schema.catalog import NodeType, TableType
 from omnigraph.table.arrays import one_array
+from omnigraph.table.row_equality import same_rows
 from omnigraph.table.select import ADDRESS, Selection
 from omnigraph.write.base import violations as v
 from omnigraph.write.base.changes import Origin, TypeChange
-from omnigraph.table.row_equality import same_rows
 from omnigraph.write.base.violations import Violation, data_invalid, show_value
 from omnigraph.write.mutation.deletes import Removals
 from omnigraph.write.mutation.pending_rows import PendingRows
