@@ -1,0 +1,95 @@
+"""Bytes that are not what was written, and rows that no swap writes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.core.errors import (
+    OmnigraphError,
+    StoreUnavailable,
+)
+from omnigraph.core.meter import Meter
+from omnigraph.manifest import codec, reading
+from omnigraph.manifest import swap as swapping
+from omnigraph.table import fresh, strict
+from omnigraph.testing.content import commits_of
+from omnigraph.testing.operations import append
+from tests.component.planted.scenes import (
+    ONE,
+    Defect,
+    Engines,
+    setting,
+    wrong,
+)
+
+
+def the_disk_becomes_full(engines: Engines) -> list[str]:
+    """The last write to a data file fails, and Lance says that the file is there."""
+    engine = engines()
+    append(engine, ONE, ["a"])
+    write = fresh.write_fragments
+
+    def cut_short(rows: Any, handle: Any, **options: Any) -> Any:
+        fragments = write(rows, handle, **options)
+        for file in fragments[-1].files:
+            os.truncate(Path(handle.uri, "data", file.path), file.file_size_bytes - 1)
+        return fragments
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fresh, "write_fragments", cut_short)
+        with contextlib.suppress(StoreUnavailable):
+            append(engine, ONE, ["b"])
+    return wrong(engines(), {ONE[0]: ["a"]})
+
+
+def a_parent_flips_on_the_way(engines: Engines) -> list[str]:
+    return _flip(engines, '"parents":["01', '"parents":["00')
+
+
+def an_actor_flips_on_the_way(engines: Engines) -> list[str]:
+    """Nothing else repeats an actor, so that only a digest can tell."""
+    return _flip(engines, '"actor":"ada"', '"actor":"adb"')
+
+
+def _flip(engines: Engines, old: str, new: str) -> list[str]:
+    append(engines(), ONE, ["first"], actor="ada")
+    before = [(row.parents, row.actor) for row in commits_of(engines())]
+    read = strict.read_fragments
+
+    def flipping(*args: Any) -> pa.Table:
+        table = read(*args)
+        texts = [text and text.replace(old, new) for text in table["metadata"].to_pylist()]
+        return table.set_column(table.schema.get_field_index("metadata"), "metadata", pa.array(texts, pa.string()))
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(OmnigraphError):
+        patch.setattr(strict, "read_fragments", flipping)
+        append(engines(), ONE, ["second"])
+    now = [(row.parents, row.actor) for row in commits_of(engines())][: len(before)]
+    return [*wrong(engines()), *([] if now == before else [f"history says {now}, it said {before}"])]
+
+
+def believing(patch: pytest.MonkeyPatch) -> None:
+    """Rows are held against nothing: not against their digests, and not against each other."""
+    reading_anything(patch)
+    patch.setattr(swapping, "contradictions", lambda _: iter(()))
+
+
+def reading_anything(patch: pytest.MonkeyPatch) -> None:
+    def unchecked(handle: Any, first: int, end: int, meter: Meter | None = None) -> list[Any]:
+        parts = [strict.read_fragments(handle, at, at + 1, meter) for at in range(first, end)]
+        return [codec.from_arrow(part) for part in parts]
+
+    patch.setattr(reading, "read", unchecked)
+
+
+DEFECTS = {
+    "new files are not looked at": Defect(the_disk_becomes_full, setting(fresh, "check_fragments", lambda *_: None)),
+    "what the manifest says is believed": Defect(a_parent_flips_on_the_way, believing),
+    "rows are not held against their digests": Defect(an_actor_flips_on_the_way, reading_anything),
+}
