@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from omnigraph.core import meter as m
 from omnigraph.core.errors import Corruption
 from omnigraph.table.distinct import sorted_distinct
+from omnigraph.table.hits import Addresses, Positions, all_of, bools, index_in, joined, matched, picks
 from omnigraph.table.keys import SMALL_ROWS_MAX, KeyCache, Large, as_key
 from omnigraph.table.layout import Fragment, Layout
 from omnigraph.table.predicate import among
@@ -26,9 +27,6 @@ from omnigraph.table.reading import reading
 
 if TYPE_CHECKING:
     from lance import LanceDataset
-
-Addresses = np.ndarray[Any, np.dtype[np.uint64]]
-Positions = np.ndarray[Any, np.dtype[np.int64]]
 
 INDEX_VALUES_MAX = 512
 """Above this many values, reading a key column once beats walking the pages of its index."""
@@ -91,9 +89,9 @@ class Lookup:
                 parts.append(self._find_by_index(column, values, needles, indexed))
             if streamed:
                 parts.append(self._find_by_scan(column, needles, streamed))
-            return _joined(parts)
+            return joined(parts)
         everything = list(self._layout.fragments.values())
-        return _joined([self._find_by_scan(column, needles, everything)])
+        return joined([self._find_by_scan(column, needles, everything)])
 
     def contains(self, column: str, values: pa.Array[Any]) -> pa.BooleanArray:
         """For each value, whether a live row holds it. Aligned with ``values``; nulls are in nothing."""
@@ -105,8 +103,8 @@ class Lookup:
                 return found
         distinct = pc.unique(values.drop_null())
         positions, _ = self.find(column, distinct)
-        present = distinct.take(_picks(sorted_distinct(positions)))
-        answer: pa.BooleanArray = _bools(pc.is_in(values, value_set=present, skip_nulls=True))
+        present = distinct.take(picks(sorted_distinct(positions)))
+        answer: pa.BooleanArray = bools(pc.is_in(values, value_set=present, skip_nulls=True))
         return answer
 
     def _contains_bulk(self, column: str, values: pa.Array[Any]) -> pa.BooleanArray | None:
@@ -116,7 +114,7 @@ class Lookup:
         needles = self._needles(column, values)
         large = self._cache.large(self._line, self._layout, self._layout.field(column))
         keys = self._live_keys(large)
-        present = _bools(pc.is_in(needles, value_set=keys, skip_nulls=True)) if len(keys) else None
+        present = bools(pc.is_in(needles, value_set=keys, skip_nulls=True)) if len(keys) else None
         known = self._cache.small_values(self._table, self._layout.field(column))
         if known:
             candidates = pc.unique(
@@ -126,7 +124,7 @@ class Lookup:
                 self._table, self._layout, self._layout.field(column), candidates.to_pylist()
             )
             live = candidates.take(pa.array(sorted({position for position, _ in places}), pa.int64()))
-            small = _bools(pc.is_in(needles, value_set=live, skip_nulls=True))
+            small = bools(pc.is_in(needles, value_set=live, skip_nulls=True))
             present = small if present is None else pc.or_(present, small)
         if self._cache.epoch != epoch:
             return None
@@ -159,12 +157,12 @@ class Lookup:
             if loose:
                 parts.append(pa.array(loose, kind))
                 loose = []
-            parts.append(held.take(_picks(offsets[start:end])))
+            parts.append(held.take(picks(offsets[start:end])))
         if loose or not parts:
             parts.append(pa.array(loose, kind))
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return pa.concat_arrays(parts).take(_picks(back))
+        return pa.concat_arrays(parts).take(picks(back))
 
     # --- getting ready ----------------------------------------------------------------------------------------------
 
@@ -283,8 +281,8 @@ class Lookup:
             known = self._cache.small_values(self._table, field)
             if len(needles) > 4 * len(known):
                 hit = pc.is_in(needles, value_set=pa.array(known, needles.type), skip_nulls=True)
-                positions = np.flatnonzero(_bools(hit).to_numpy(zero_copy_only=False))
-                needles = needles.take(_picks(positions))
+                positions = np.flatnonzero(bools(hit).to_numpy(zero_copy_only=False))
+                needles = needles.take(picks(positions))
         places = self._cache.small_places(self._table, self._layout, field, needles.to_pylist())
         found = np.array([position for position, _ in places], np.int64)
         if positions is not None:
@@ -302,10 +300,10 @@ class Lookup:
         kept: Any = None
         if len(needles) > 8 * total:
             kept = np.flatnonzero(
-                _bools(pc.is_in(needles, value_set=large.keys, skip_nulls=True)).to_numpy(zero_copy_only=False)
+                bools(pc.is_in(needles, value_set=large.keys, skip_nulls=True)).to_numpy(zero_copy_only=False)
             )
-            needles = needles.take(_picks(kept))
-        at, positions = _index_in(large.keys, needles)
+            needles = needles.take(picks(kept))
+        at, positions = index_in(large.keys, needles)
         which = np.searchsorted(large.starts, at, side="right") - 1
         offsets = at - large.starts[which]
         keep = np.ones(len(at), bool)
@@ -348,12 +346,12 @@ class Lookup:
 
         with reading(handle, self._meter, m.INDEX, f"look up {column} in {self._line}"):
             if len(typed) > _SINGLE_QUESTIONS_MAX:
-                return _matched(ask(among(column, typed), [column]), column, needles)
+                return matched(ask(among(column, typed), [column]), column, needles)
             # The index alone answers "which rows hold this one value"; only several values in one question need the
             # column read back to tell them apart.
             with ThreadPoolExecutor(max_workers=_SINGLE_QUESTIONS_MAX, thread_name_prefix="look-up") as pool:
                 answers = list(pool.map(lambda at: ask(among(column, typed.slice(at, 1)), []), range(len(typed))))
-        return _joined([_all_of(answer, position) for position, answer in enumerate(answers)])
+        return joined([all_of(answer, position) for position, answer in enumerate(answers)])
 
     def _find_by_scan(self, column: str, needles: Any, fragments: list[Fragment]) -> tuple[Positions, Addresses]:
         handle = self._handle()
@@ -363,47 +361,9 @@ class Lookup:
                 with_row_address=True,
                 fragments=_fragments(handle, fragments),
             )
-            parts = [_matched(batch, column, needles) for batch in scanner.to_batches()]
-        return _joined(parts) if parts else (np.empty(0, np.int64), np.empty(0, np.uint64))
-
-
-def _all_of(rows: pa.Table, position: int) -> tuple[Positions, Addresses]:
-    return np.full(rows.num_rows, position, np.int64), rows.column("_rowaddr").to_numpy().astype(np.uint64)
+            parts = [matched(batch, column, needles) for batch in scanner.to_batches()]
+        return joined(parts) if parts else (np.empty(0, np.int64), np.empty(0, np.uint64))
 
 
 def _fragments(handle: LanceDataset, fragments: list[Fragment]) -> list[Any]:
     return [handle.get_fragment(fragment.id) for fragment in fragments]
-
-
-def _picks(positions: np.ndarray[Any, Any]) -> Any:
-    return pa.array(positions)
-
-
-def _index_in(keys: Any, needles: Any) -> tuple[Positions, Positions]:
-    """(place in ``keys``, position among ``needles``) of each key that is one of the needles."""
-    found: Any = pc.index_in(keys, value_set=needles, skip_nulls=True)
-    if isinstance(found, pa.ChunkedArray):
-        found = found.combine_chunks()
-    at = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-    positions = found.take(_picks(at)).to_numpy(zero_copy_only=False).astype(np.int64)
-    return at.astype(np.int64), positions
-
-
-def _matched(rows: pa.Table | pa.RecordBatch, column: str, needles: Any) -> tuple[Positions, Addresses]:
-    at, positions = _index_in(as_key(rows.column(column)), needles)
-    addresses: Any = rows.column("_rowaddr").take(_picks(at))
-    if isinstance(addresses, pa.ChunkedArray):
-        addresses = addresses.combine_chunks()
-    return positions, addresses.to_numpy(zero_copy_only=False).astype(np.uint64)
-
-
-def _joined(parts: list[tuple[Positions, Addresses]]) -> tuple[Positions, Addresses]:
-    """All hits once, by address. A row seen in two ways (read while it was being asked for) counts once."""
-    positions = np.concatenate([part[0] for part in parts])
-    addresses = np.concatenate([part[1] for part in parts])
-    addresses, first = np.unique(addresses, return_index=True)
-    return positions[first], addresses
-
-
-def _bools(found: Any) -> Any:
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found

@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from omnigraph.core import meter as m
 from omnigraph.table.blob import READ_BYTES, blob_columns
 from omnigraph.table.distinct import sorted_distinct
+from omnigraph.table.hits import Addresses
 from omnigraph.table.keys import KeyCache
 from omnigraph.table.layout import Layout, layout_of
-from omnigraph.table.lookup import Addresses, Lookup
+from omnigraph.table.lookup import Lookup
 from omnigraph.table.predicate import Predicate, addresses_among, columns_of, mask, to_filter
 from omnigraph.table.reading import reading
 from omnigraph.table.rowids import inline_row_ids
