@@ -307,7 +307,7 @@ def test_folder_markers_of_consoles_are_no_objects(s3_root: str) -> None:
     assert isinstance(store, S3Store)
     store.create("a/k", b"1")
     bucket, _, prefix = s3_root.removeprefix("s3://").partition("/")
-    store._client().put_object(Bucket=bucket, Key=f"{prefix}/a/", Body=b"")
+    store._requests.client().put_object(Bucket=bucket, Key=f"{prefix}/a/", Body=b"")
     assert [entry.key for entry in store.list("a/")] == ["a/k"]
 
 
@@ -424,11 +424,11 @@ def test_a_forked_child_does_not_use_its_parents_sockets(s3_root: str) -> None:
         "from omnigraph.store import open_store\n"
         "store = open_store(sys.argv[1])\n"
         "store.create('k', b'1')\n"
-        "mine = store._client()\n"
+        "mine = store._requests.client()\n"
         "pid = os.fork()\n"
         "if pid == 0:\n"
-        "    os._exit(0 if store._client() is not mine and store.get('k') == b'1' else 1)\n"
-        "assert store._client() is mine and store.get('k') == b'1'\n"
+        "    os._exit(0 if store._requests.client() is not mine and store.get('k') == b'1' else 1)\n"
+        "assert store._requests.client() is mine and store.get('k') == b'1'\n"
         "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
