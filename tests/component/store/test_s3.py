@@ -479,7 +479,7 @@ def test_no_form_of_a_store_shows_or_sends_its_credentials(proxied_root: str, fa
     there = pickle.loads(pickle.dumps(store))
     assert there.get("k") == b"1"  # with the credentials of the environment there
     assert isinstance(store, S3Store)
-    _clean(repr(store._connection()))
+    _clean(repr(store._requests.connection()))
 
 
 def test_a_store_that_left_its_credentials_behind_says_how_to_bring_them(
