@@ -13,7 +13,7 @@ from omnigraph.schema.catalog import Annotation, Cardinality, EdgeType, Interfac
 from omnigraph.schema.printer import format_annotation, format_property, format_rule
 
 # Of these a type or property has one: two of them are one rule that changed.
-_ONCE = ("description", "instruction", "rename_from", "stub")
+ONCE = ("description", "instruction", "rename_from", "stub")
 # From the name of a property, or "src" and "dst", to what is the same in both schemas.
 Ids = Callable[[str], str]
 
@@ -77,7 +77,7 @@ def _add_annotation(found: dict[Hashable, Rule], annotation: Annotation, prop: P
     owner = None if prop is None else same(prop.name)
     name = None if prop is None else prop.name
     text = format_annotation(annotation)
-    if annotation.name in _ONCE:
+    if annotation.name in ONCE:
         is_stub = annotation.name == "stub" and prop is None and annotation.value is not None
         value = same(annotation.value or "") if is_stub else annotation.value
         found["once", owner, annotation.name] = Rule(text, (value, annotation.kwargs), property=name)
