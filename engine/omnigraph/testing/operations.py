@@ -185,7 +185,7 @@ def _append_displaced(root: str, width: int) -> str | None:
             return commit_id(append(engine, keys_of(width), ["a", "b"]))
 
 
-def _append_in_kept_turn(root: str, width: int) -> str | None:
+def _append_under_lease(root: str, width: int) -> str | None:
     """A write under a lease that the one before it has left. That one commits no rows."""
     with opened(root) as engine:
         engine.timing.note_contention()
@@ -206,5 +206,5 @@ def recover(root: str, width: int = 0) -> str | None:
 register(Operation("init", frozenset({"init"}), _nothing, _create, creates_graph=True))
 register(Operation("append", frozenset(), _seeded, _append))
 register(Operation("overwrite", frozenset(), _seeded, _overwrite))
-register(Operation("kept-turn", frozenset(), _seeded, _append_in_kept_turn))
+register(Operation("lease", frozenset(), _seeded, _append_under_lease))
 register(Operation("compensation", frozenset(), _seeded, _append_displaced, widths=(1, 2)))

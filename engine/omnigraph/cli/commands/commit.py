@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call
-from omnigraph.cli.commands.snapshot import Branch
+from omnigraph.cli.options import Branch
 from omnigraph.cli.render import Screen
 from omnigraph.wire.history import CommitList
 

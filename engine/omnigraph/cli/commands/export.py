@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.call import Answer, Call
-from omnigraph.cli.commands.snapshot import At, Branch
+from omnigraph.cli.options import At, Branch
 from omnigraph.cli.render import count_text
 from omnigraph.core.errors import AlreadyExists
 from omnigraph.wire.data import ExportedRecords

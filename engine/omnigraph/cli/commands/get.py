@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.cli.call import Answer, Call
-from omnigraph.cli.commands.snapshot import At, Branch
+from omnigraph.cli.options import At, Branch
 from omnigraph.cli.values import as_json_value, as_text
 from omnigraph.core.errors import NotFound
 from omnigraph.wire.data import RowFound, Target

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.call import Answer, Call
-from omnigraph.cli.commands.snapshot import At, Branch
+from omnigraph.cli.options import At, Branch
 from omnigraph.cli.values import as_json_value, as_text
 from omnigraph.wire.data import QueryResult, Target
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
+from omnigraph.cli.options import DEADLINE_S, Deadline, ExpectHead, Key, LoadedBranch
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.core.errors import DataInvalid
 from omnigraph.wire.receipt import Loaded, Receipt, TableChange
@@ -58,11 +59,8 @@ def run(
             "--edge", metavar="TYPE=FILE[:from=column,to=column,…]", help="A table of edges; may be repeated."
         ),
     ] = None,
-    branch: Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to load into.")] = "main",
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="Idempotency key: the same key again returns the first receipt."),
-    ] = None,
+    branch: LoadedBranch = "main",
+    key: Key = None,
     on_bad_row: Annotated[
         OnBadRow, typer.Option("--on-bad-row", help="fail: load nothing; quarantine: leave the bad rows out.")
     ] = OnBadRow.fail,
@@ -74,10 +72,8 @@ def run(
         Path | None,
         typer.Option("--quarantine-to", metavar="FILE", help="Keep rows left out, with reasons; can be loaded again."),
     ] = None,
-    expect_head: Annotated[
-        str | None, typer.Option("--expect-head", metavar="COMMIT_ID", help="Fail unless this is the newest commit.")
-    ] = None,
-    deadline: Annotated[float, typer.Option("--deadline", metavar="SECONDS", help="Give up after so long.")] = 60.0,
+    expect_head: ExpectHead = None,
+    deadline: Deadline = DEADLINE_S,
     check: Annotated[bool, typer.Option("--check", help="Validate only; write nothing.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print what would be written to each table; write nothing.")
@@ -90,8 +86,6 @@ def run(
     nothing is; --on-bad-row quarantine leaves out rows that break the schema and keeps the rest.
     """
     bound = _bad_rows(bad_rows_max)
-    if not deadline > 0:
-        raise Usage(f"--deadline is a time in seconds, got {deadline}", hint="for example --deadline 60")
     with _source(data, node or (), edge or ()) as source:
         if check:
             return _check(call, source, mode, branch)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
+from omnigraph.cli.options import DEADLINE_S, ChangedBranch, Deadline, ExpectHead, Key
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.core.actor import resolve_actor
 from omnigraph.core.errors import QueryInvalid
@@ -41,17 +42,10 @@ def run(
     params_file: Annotated[
         Path | None, typer.Option("--params-file", metavar="FILE", help="A file with the parameters.")
     ] = None,
-    branch: Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to change.")] = "main",
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="Idempotency key: the same key again returns the first receipt."),
-    ] = None,
-    expect_head: Annotated[
-        str | None, typer.Option("--expect-head", metavar="COMMIT_ID", help="Fail unless this is the newest commit.")
-    ] = None,
-    deadline: Annotated[
-        float, typer.Option("--deadline", metavar="SECONDS", min=0.001, help="Give up after so long.")
-    ] = 60.0,
+    branch: ChangedBranch = "main",
+    key: Key = None,
+    expect_head: ExpectHead = None,
+    deadline: Deadline = DEADLINE_S,
 ) -> Answer:
     """Run one query that inserts, updates or deletes, as one commit.
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
-from omnigraph.cli.commands.snapshot import At, Branch
+from omnigraph.cli.options import At, Branch
 from omnigraph.cli.render import Screen
 from omnigraph.cli.values import as_json_value, as_text
 from omnigraph.core.errors import OmnigraphError, QueryInvalid, StoreUnavailable

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
+from omnigraph.cli.options import DEADLINE_S, Deadline, ExpectHead, Key, MeantBranch
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.core.errors import Refused
 from omnigraph.wire.receipt import Receipt
@@ -32,7 +33,6 @@ _FillSql = Annotated[
     list[str] | None,
     typer.Option("--fill-sql", metavar="T.p=EXPR", help="Fill it from an SQL expression over the row."),
 ]
-_Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch that is meant.")]
 _Loss = Annotated[bool, typer.Option("--allow-data-loss", help="Make drops hard: their bytes are to go, too.")]
 
 
@@ -40,7 +40,7 @@ def run_show(
     call: Call,
     format: Annotated[str, typer.Option("--format", metavar="|".join(FORMATS), help="How to print it.")] = "pg",
     at: Annotated[str | None, typer.Option("--at", metavar="COMMIT", help="As it was at this commit.")] = None,
-    branch: _Branch = "main",
+    branch: MeantBranch = "main",
 ) -> Answer:
     """Print the accepted schema, or a diagram of it."""
     if format not in FORMATS:
@@ -69,7 +69,7 @@ def run_plan(
     fill_from: _FillFrom = None,
     fill_sql: _FillSql = None,
     allow_data_loss: _Loss = False,
-    branch: _Branch = "main",
+    branch: MeantBranch = "main",
 ) -> Answer:
     """Show what a new schema would change, what each step costs, and what cannot be done. Changes nothing."""
     fills = _fills(fill, fill_from, fill_sql)
@@ -88,17 +88,10 @@ def run_apply(
     fill_sql: _FillSql = None,
     confirm: Annotated[bool, typer.Option("--confirm", help="Go on where the plan says that data is lost.")] = False,
     allow_data_loss: _Loss = False,
-    branch: _Branch = "main",
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="Idempotency key: the same key again returns the first receipt."),
-    ] = None,
-    expect_head: Annotated[
-        str | None, typer.Option("--expect-head", metavar="COMMIT_ID", help="Fail unless this is the newest commit.")
-    ] = None,
-    deadline: Annotated[
-        float, typer.Option("--deadline", metavar="SECONDS", min=0.001, help="Give up after so long.")
-    ] = 60.0,
+    branch: MeantBranch = "main",
+    key: Key = None,
+    expect_head: ExpectHead = None,
+    deadline: Deadline = DEADLINE_S,
 ) -> Answer:
     """Make a file the accepted schema, as one commit beside other writers.
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from omnigraph.cli.call import Answer, Call
+from omnigraph.cli.options import At, Branch
 from omnigraph.cli.render import Screen
 from omnigraph.wire.data import SnapshotOf
-
-Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to read.")]
-At = Annotated[str | None, typer.Option("--at", metavar="COMMIT_ID", help="As this commit left it; default: now.")]
 
 
 def run(call: Call, branch: Branch = "main", at: At = None) -> Answer:

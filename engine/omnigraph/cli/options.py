@@ -1,0 +1,23 @@
+"""Options that several commands have, spelt once: those of every commit, and the branch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from omnigraph.options import DEADLINE_S as DEADLINE_S
+
+LoadedBranch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to load into.")]
+ChangedBranch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to change.")]
+MeantBranch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch that is meant.")]
+Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to read.")]
+At = Annotated[str | None, typer.Option("--at", metavar="COMMIT_ID", help="As this commit left it; default: now.")]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", metavar="KEY", help="Idempotency key: the same key again returns the first receipt."),
+]
+ExpectHead = Annotated[
+    str | None, typer.Option("--expect-head", metavar="COMMIT_ID", help="Fail unless this is the newest commit.")
+]
+Deadline = Annotated[float, typer.Option("--deadline", metavar="SECONDS", min=0.001, help="Give up after so long.")]
