@@ -5,6 +5,7 @@ Owns argument defaults, the life of an open graph and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -20,7 +21,7 @@ from omnigraph.commit.genesis import create_graph
 from omnigraph.commit.pressure import make_bounds
 from omnigraph.commit.recovery.outcome import find_outcome
 from omnigraph.commit.recovery.recover import recover_all
-from omnigraph.core.errors import InvalidInput
+from omnigraph.core.errors import Corruption, InvalidInput
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.core.operation import Operation
@@ -114,10 +115,11 @@ def open(
 def open_for_repair(
     uri: str | Path, *, storage_options: Mapping[str, str] | None = None, actor: str | None = None
 ) -> Graph:
-    """Open a graph for writing without ending anything first: an intent that does not read would refuse that."""
+    """Open a graph for writing without ending anything first: an intent that does not read would refuse that, and so would a
+    version that was not written whole."""
     actor = check_actor(actor)
     engine = Engine(open_store(uri, storage_options))
-    with entering(engine, "open"):
+    with entering(engine, "open"), contextlib.suppress(Corruption):  # `repair` names it, and says what it can do
         engine.latest(MAIN, Meter())
     return Graph(engine, actor=actor)
 

@@ -104,11 +104,13 @@ class Call:
             yield opened
 
     @contextmanager
-    def repairing(self) -> Iterator[Graph]:
-        """The graph, opened for writing as it stands: what an ordinary open would end or refuse is the command's business."""
+    def repairing(self, *, announced: bool = True) -> Iterator[Graph]:
+        """The graph, opened for writing as it stands: what an ordinary open would end or refuse is the command's business.
+        ``announced``: say which graph is written to."""
         from omnigraph import graph
 
-        self.announce()
+        if announced:
+            self.announce()
         with graph.open_for_repair(self.uri, storage_options=self.options, actor=self.actor) as opened:
             yield opened
 

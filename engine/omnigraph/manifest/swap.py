@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omnigraph.core.errors import Corruption, NotFound, UnsupportedStorage
+from omnigraph.core.errors import Corruption, OmnigraphError, UnsupportedStorage
 from omnigraph.core.meter import Meter
-from omnigraph.manifest import codec, digests, fragments, reading
+from omnigraph.manifest import codec, damage, digests, fragments, reading
 from omnigraph.manifest import rows as r
 from omnigraph.manifest.sound import contradictions
 from omnigraph.manifest.state import Change, State, fold, schema_moved
@@ -99,10 +99,8 @@ class Manifest:
         """The newest state of a branch: five requests, however long its history; three while one fragment holds it."""
         try:
             handle = self._tables.open_latest(self.ref(ref), meter, "manifest")
-        except NotFound as error:
-            raise NotFound(
-                f"no graph at {self._uri}", hint=f"create one with `omnigraph init {self._uri} --schema FILE`"
-            ) from error
+        except OmnigraphError as error:
+            raise damage.explained(self._tables.store, self.ref(ref), error) from error
         return self._held(ref, handle, meter)
 
     def open_at(self, ref: str | None, version: int, meter: Meter | None = None) -> Held:
@@ -116,7 +114,7 @@ class Manifest:
         check_storage_version(handle.schema.metadata or {}, self._uri)
         count = strict.fragment_count(handle)
         if count not in (0, 2) and handle.schema.remove_metadata().equals(r.ARROW_SCHEMA):
-            parts = self._known.state(handle, fragments.archives(count), meter)
+            parts = self._state_rows(handle, count, meter)
         else:
             raise Corruption(
                 f"__manifest has {count} fragments with the columns {', '.join(handle.schema.names)[:200]}",
@@ -134,6 +132,12 @@ class Manifest:
                 version=state.version,
             )
         return Held(state, handle)
+
+    def _state_rows(self, handle: Any, count: int, meter: Meter | None) -> list[list[r.RawRow]]:
+        try:
+            return self._known.state(handle, fragments.archives(count), meter)
+        except OmnigraphError as error:
+            raise damage.named(self._tables.store, handle, error) from error
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

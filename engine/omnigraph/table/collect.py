@@ -12,24 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter
-from omnigraph.table.dataset import V2_MANIFEST_MAX, TableRef, Tables, metered, translated
+from omnigraph.table.dataset import TableRef, Tables, metered, translated
 
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-    from omnigraph.store import Store
-
 EXPLAINED_FILES_MAX = 100_000
-_SUFFIX = ".manifest"
-
-
-@dataclass(frozen=True)
-class VersionFile:
-    """One version of a line as a listing shows it. The time is the store's own."""
-
-    version: int
-    bytes: int
-    modified_us: int
 
 
 @dataclass(frozen=True)
@@ -57,17 +45,6 @@ class Deleted:
             self.bytes + other.bytes,
             self.failed + other.failed,
         )
-
-
-def version_files(store: Store, ref: TableRef, meter: Meter | None = None) -> tuple[VersionFile, ...]:
-    """Every version of a line, oldest first: a listing of names, a request for each thousand."""
-    found = []
-    for entry in store.list(f"{ref.relative}/_versions/", meter=meter):
-        name = entry.key.rsplit("/", 1)[-1]
-        number = name.removesuffix(_SUFFIX)
-        if name.endswith(_SUFFIX) and number.isdigit():
-            found.append(VersionFile(V2_MANIFEST_MAX - int(number), entry.size, entry.modified_us))
-    return tuple(sorted(found, key=lambda one: one.version))
 
 
 def loose_files(handle: LanceDataset, what: str, meter: Meter | None = None) -> tuple[LooseFile, ...]:

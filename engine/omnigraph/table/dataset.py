@@ -30,6 +30,7 @@ from omnigraph.table.fresh import write_files
 from omnigraph.table.names import V2_MANIFEST_MAX as V2_MANIFEST_MAX
 from omnigraph.table.reading import counter
 from omnigraph.table.reading import metered as metered
+from omnigraph.table.torn import torn_version
 
 if TYPE_CHECKING:
     from omnigraph.store import Store
@@ -39,6 +40,7 @@ COMMIT_TIMEOUT = timedelta(
     seconds=60
 )  # well below the grace that others give us at the front, times the retries inside
 HANDLES_MAX = 4096  # open handles are small (a manifest each); 2,000 types on two branches fit
+TORN = "torn"
 VERSION_TX_MAX = 20_000  # a (version → transaction) note is ~300 B and never changes once read
 RESTORE_RETRIES = 5  # a Restore rebases over anything; retries only cover a lost race for the version number
 # What Lance reads of an unknown file at first. The state of a graph of several hundred tables, and the manifest of a table
@@ -90,7 +92,8 @@ class TableRef:
 
 @dataclass(frozen=True)
 class VersionTx:
-    """What made one version of a table. ``kind`` is "unreadable" where Lance cannot say; such a version is nobody's plan."""
+    """What made one version of a table. ``kind`` is "unreadable" where Lance cannot say, "torn" where a power cut has left a
+    file that is not whole; such a version belongs to no plan."""
 
     version: int
     uuid: str | None
@@ -147,6 +150,10 @@ class Tables:
     def store_uri(self, key: str) -> str:
         """Where Lance finds one file below the root."""
         return self._store.lance_uri(key)
+
+    @property
+    def store(self) -> Store:
+        return self._store
 
     @property
     def options(self) -> dict[str, str] | None:
@@ -332,6 +339,8 @@ class Tables:
             known = self._transactions.get((ref, version))
         if known is not None:
             return known
+        if torn_version(self._store, ref, version) is not None:
+            return VersionTx(version, None, {}, TORN)  # not remembered: recovery moves it aside
         note = self._read_transaction(handle, version, meter)
         if note is not None:
             with self._lock:

@@ -26,7 +26,7 @@ from typing import Any
 from omnigraph.commit import decide
 from omnigraph.commit.decide import Check, Lineage
 from omnigraph.manifest.rows import CommitRow
-from omnigraph.table.collect import VersionFile
+from omnigraph.table.version_list import VersionFile
 from omnigraph.testing.explorer import State as Node
 from omnigraph.upkeep import cleanup_plan
 from omnigraph.upkeep.cleanup_plan import Line, LinePlan, Range, SeenCommit

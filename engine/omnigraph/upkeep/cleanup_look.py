@@ -21,7 +21,7 @@ from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
-from omnigraph.table.collect import VersionFile, version_files
+from omnigraph.table.version_list import VersionFile, version_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.checkpoints import list_checkpoints, state_of
 from omnigraph.upkeep.cleanup_plan import Line, SeenCommit, oldest_retained

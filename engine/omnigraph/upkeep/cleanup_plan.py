@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from omnigraph.core.errors import InvalidInput
-from omnigraph.table.collect import VersionFile
+from omnigraph.table.version_list import VersionFile
 from omnigraph.wire.cleanup import DoomedVersions, Policy
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

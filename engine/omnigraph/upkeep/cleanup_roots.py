@@ -16,7 +16,7 @@ from omnigraph.manifest.rows import CommitRow, Pin
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
-from omnigraph.table.collect import VersionFile
+from omnigraph.table.version_list import VersionFile
 from omnigraph.upkeep.cleanup_plan import Line, Range, SeenCommit
 from omnigraph.upkeep.rubbish import Line as Place
 

@@ -16,6 +16,7 @@ from omnigraph.core.errors import Corruption, InvalidInput, Refused
 from omnigraph.core.meter import Meter
 from omnigraph.store import KeyExists, layout
 from omnigraph.upkeep.recover import unpublished
+from omnigraph.upkeep.repair_lines import repair_lines
 from omnigraph.wire.recovery import RepairAction, RepairReport, TableRepair
 
 PREVIEW: Final = "preview"
@@ -36,6 +37,9 @@ def repair(
     meter = meter or Meter()
     if force and not confirm:
         raise InvalidInput("force says how to heal and needs confirm", hint="pass confirm=True as well")
+    torn = repair_lines(engine, confirm=confirm, force=force, meter=meter)
+    if any(line.line is None and (line.action != HEALED or line.newest_left is None) for line in torn):
+        return RepairReport(engine.uri, confirm, force, (), (), (), torn)  # without main's state nothing else can be told
     unreadable = unreadable_intents(engine, meter)
     if confirm and unreadable and not force:
         raise Refused(
@@ -53,14 +57,14 @@ def repair(
     }
     if not confirm:
         tables = tuple(_preview(drift, bool(unreadable)) for drift in before.values())
-        return RepairReport(engine.uri, confirm, force, tables, unreadable, ())
+        return RepairReport(engine.uri, confirm, force, tables, unreadable, (), torn)
     quarantined = tuple(_quarantine(engine, key, meter) for key in unreadable)
     after: dict[tuple[str, str], TableDrift] = {}
     for branch, keys in own.items():
         healed = heal(engine, branch, keys, unreadable=force, meter=meter)
         after.update({(branch, key): drift for key, drift in healed.items()})
     tables = tuple(_done(before.get(key, drift), drift) for key, drift in sorted(after.items()))
-    return RepairReport(engine.uri, confirm, force, tables, unreadable, quarantined)
+    return RepairReport(engine.uri, confirm, force, tables, unreadable, quarantined, torn)
 
 
 def unreadable_intents(engine: Engine, meter: Meter) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from omnigraph.manifest.swap import Held
 from omnigraph.table import collect
 from omnigraph.table.dataset import TableRef, stats_of
 from omnigraph.table.fresh import damaged
+from omnigraph.table.version_list import version_files
 from omnigraph.upkeep.checkpoints import list_checkpoints, state_of
 from omnigraph.upkeep.rubbish import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
 from omnigraph.upkeep.verify_files import checksum_problems
@@ -219,7 +220,7 @@ def _row_problems(engine: Engine, held: Held, meter: Meter, *, deep: bool) -> It
 
 def _deep_problems(engine: Engine, held: Held, rotten: Collection[str | None], meter: Meter) -> Iterator[Problem]:
     versions = {
-        pin.key: collect.version_files(engine.store, TableRef(pin.location, pin.ref), meter)
+        pin.key: version_files(engine.store, TableRef(pin.location, pin.ref), meter)
         for pin in held.state.tables.values()
     }
     for pin in held.state.tables.values():

@@ -149,9 +149,32 @@ class TableRepair(Model):
     reason: str | None = None
 
 
+@dataclass(frozen=True)
+class MovedFile(Model):
+    """A version file that is not whole. ``path``: below the graph; what was moved lies below ``__recovery/quarantine``."""
+
+    path: str
+    bytes: Count
+    why: str
+
+
+@dataclass(frozen=True)
+class LineRepair(Model):
+    """What is torn of one line of the manifest (``line``: None is main's), and the commits given up with it, as far as they can
+    still be told. ``newest_left``: the version that counts then; None: no version is left."""
+
+    line: str | None
+    newest_left: int | None
+    moved: tuple[MovedFile, ...]
+    given_up: tuple[str, ...]
+    action: RepairAction
+    reason: str | None = None
+
+
 @dataclass(frozen=True, repr=False)
 class RepairReport(Model):
-    """``quarantined``: intents that did not read, where they are now."""
+    """``quarantined``: intents that did not read, where they are now. ``lines``: versions of the manifest that a power cut has
+    torn."""
 
     uri: str
     confirm: bool
@@ -159,6 +182,7 @@ class RepairReport(Model):
     tables: tuple[TableRepair, ...]
     unreadable_intents: tuple[str, ...]
     quarantined: tuple[str, ...]
+    lines: tuple[LineRepair, ...] = ()
 
     @property
     def healed(self) -> int:
@@ -168,12 +192,17 @@ class RepairReport(Model):
         done = f"{self.healed} of {count_text(len(self.tables), 'drifting table')} healed"
         if not self.confirm:
             done = f"{count_text(len(self.tables), 'table')} drifting; nothing was changed"
+        if self.lines:
+            done = f"{count_text(len(self.lines), 'torn line')} of the manifest, {done}"
         return f"<RepairReport {self.uri}: {done}, {count_text(len(self.unreadable_intents), 'unreadable intent')}>"
 
     def _repr_html_(self) -> str:
         rows: list[tuple[object, ...]] = [
             (t.table_key, t.manifest_version, t.latest_version, t.classification, t.action, t.reason)
             for t in self.tables
+        ]
+        rows += [
+            (f"__manifest {one.line or ''}", one.newest_left, None, "torn", one.action, one.reason) for one in self.lines
         ]
         return html_table(
             ("table", "published", "newest", "classification", "action", "reason"),

@@ -25,17 +25,17 @@ def run(
     """
     if force and not confirm:
         raise Usage("--force says how to heal and needs --confirm", hint="run it without either first, and look")
-    opened = call.repairing() if confirm else call.reading()
-    with opened as graph:
+    with call.repairing(announced=confirm) as graph:
         report = graph.repair(confirm=confirm, force=force)
     result: dict[str, Any] = report.to_dict()
-    refused = [table for table in result["tables"] if table["action"] == "refused"]
+    refused = [("a line of the manifest", one) for one in result["lines"] if one["action"] == "refused"]
+    refused += [(table["table_key"], table) for table in result["tables"] if table["action"] == "refused"]
     if refused:
         if not call.as_json:
             _show(call.screen, result)
+        name, first = refused[0]
         raise Refused(
-            f"{count_text(len(refused), 'table')} could not be healed, first {refused[0]['table_key']}: "
-            f"{refused[0]['reason']}",
+            f"{count_text(len(refused), 'object')} could not be healed, first {name}: {first['reason']}",
             hint="resolve the reason named; --force heals what does not read",
             reason="not-healed",
             **result,
@@ -44,6 +44,8 @@ def run(
 
 
 def _show(screen: Screen, result: dict[str, Any]) -> None:
+    for line in result["lines"]:
+        _show_line(screen, line)
     columns = ("table_key", "manifest_version", "latest_version", "classification", "action", "reason")
     if result["tables"]:
         screen.table(
@@ -58,7 +60,20 @@ def _show(screen: Screen, result: dict[str, Any]) -> None:
         return
     for key in result["unreadable_intents"]:
         screen.line(f"does not read: {key} (--confirm --force moves it aside)", style="yellow")
-    if result["tables"] or result["unreadable_intents"]:
-        screen.note("nothing was changed; repeat with --confirm to put the tables back")
+    if result["tables"] or result["unreadable_intents"] or result["lines"]:
+        screen.note("nothing was changed; repeat with --confirm to put things back")
     else:
         screen.line("no drift: every table stands at its published version")
+
+
+def _show_line(screen: Screen, line: dict[str, Any]) -> None:
+    """One torn line: what is moved aside, and what becomes the newest version."""
+    name = "main" if line["line"] is None else line["line"]
+    done = "moved aside" if line["action"] == "healed" else "not whole"
+    for one in line["moved"]:
+        screen.line(f"{done}: {one['path']} ({one['why']})", style="yellow")
+    left = line["newest_left"]
+    after = "no version is left; `omnigraph init` makes a new graph here" if left is None else f"version {left} counts"
+    screen.line(f"line {name}: {after}")
+    for commit in line["given_up"]:
+        screen.line(f"given up: commit {commit}", style="yellow")

@@ -6,7 +6,7 @@ the pending intent that its properties name, or to a maintenance intent on the t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -15,8 +15,9 @@ from omnigraph.commit.advance import Answer, LookAgain, Spots, Swap, Swapped, Te
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.pins import achieved_pin
-from omnigraph.commit.plan import MAINTENANCE
+from omnigraph.commit.plan import MAINTENANCE, BranchName
 from omnigraph.commit.properties import OP
+from omnigraph.commit.recovery.torn import clear_table
 from omnigraph.core import failpoints
 from omnigraph.core.errors import Corruption
 from omnigraph.core.ids import new_ulid, new_uuid
@@ -24,7 +25,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held
-from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, VersionTx, same_files
+from omnigraph.table.dataset import TORN, CommitUnknown, NotLanded, TableRef, VersionTx, same_files
 
 ROUNDS_MAX = 12  # each ends with a swap, or finds that another writer has moved the manifest
 VERSIONS_READ_MAX = 200  # above one pin; each is read once, and what is behind them changes nothing
@@ -216,6 +217,8 @@ class _Healing:
         mine = {key: drift for key, drift in self.found.items() if self._is_ours(drift)}
         if not mine:
             return Answer(None)
+        if self._clear_torn(held, mine):
+            return LookAgain()
         op = new_ulid(self.engine.clock)
         standing = {
             key: (drift, _restore_pin(self.engine, held.state.tables[key], drift, op, self.meter))
@@ -226,6 +229,16 @@ class _Healing:
             return LookAgain(pause=True)
         pins = {key: achieved_pin(held.state.tables[key], handle) for key, (_, handle) in self._standing.items()}
         return Swap(Change(pins=pins), {OP: op}, base=held)
+
+    def _clear_torn(self, held: Held, mine: Mapping[str, TableDrift]) -> bool:
+        """Move aside what a power cut has torn above the pins: Lance restores nothing on top of it."""
+        torn = {key: one for key, one in mine.items() if any(version.kind == TORN for version in one.versions)}
+        branch = BranchName(self.branch, held.state.identity)
+        for key, drift in torn.items():
+            pin = held.state.tables[key]
+            clear_table(self.engine, TableRef(pin.location, pin.ref), pin.version, branch, key, self.meter)
+            self.healed[key] = replace(drift, state=Drift.HEALED, published=pin.version)
+        return bool(torn)
 
     def _is_ours(self, drift: TableDrift) -> bool:
         return drift.state is Drift.GARBAGE or (self.unreadable and drift.state is Drift.UNREADABLE)

@@ -24,6 +24,7 @@ from omnigraph.manifest.rows import CommitRow, HistoryRow
 from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
+from omnigraph.table.torn import torn_version
 
 
 def owner_gone(engine: Engine, intent: Intent) -> bool:
@@ -164,8 +165,11 @@ def _look_at_own_line(engine: Engine, held: Held, chain: Chain, landed: dict[str
     unmoved = pin is None if base is None else pin is not None and (pin.ref, pin.version) == (base.ref, base.pin)
     ref = TableRef(chain.path, chain.ref)
     first = chain.first.target
+    version = (first.version if first is not None else None) or 1
+    if torn_version(engine.store, ref, version) is not None:
+        return TableEvidence(chain.key, None, None, exact=False, landed=False)
     try:
-        handle = engine.tables.open(ref, (first.version if first is not None else None) or 1, meter)
+        handle = engine.tables.open(ref, version, meter)
     except NotFound:
         return TableEvidence(chain.key, None, None, exact=False, landed=False)
     head = engine.tables.head_version(handle, meter)

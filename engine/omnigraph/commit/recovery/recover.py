@@ -25,6 +25,7 @@ from omnigraph.commit.protocol.publish import Recovered as RecoveredBy
 from omnigraph.commit.queue.timing import FrontWatch
 from omnigraph.commit.recovery import audit
 from omnigraph.commit.recovery.evidence import Found, collect_evidence, owner_gone
+from omnigraph.commit.recovery.torn import clear_table
 from omnigraph.core import failpoints, operation, progress
 from omnigraph.core.errors import Corruption, OutcomeUnknown
 from omnigraph.core.meter import Meter
@@ -179,6 +180,7 @@ def _roll_back(
         for key, table in found.evidence.tables.items()
         if table.pin is not None and table.head is not None and table.head > table.pin
     }
+    _clear_torn(engine, intent, plan, found, meter)
     result = end_by_abort(
         engine,
         plan,
@@ -201,6 +203,17 @@ def _roll_back(
     }
     _record(engine, intent, audit.ROLLED_BACK, back)
     return _end(engine, intent, Decision.ROLL_BACK, meter, back)
+
+
+def _clear_torn(engine: Engine, intent: Intent, plan: PublishPlan, found: Found, meter: Meter) -> None:
+    """Move aside what a power cut has torn of this plan's table versions: Lance commits on nothing that follows one."""
+    for chain in plan.landing:
+        table = found.evidence.tables.get(chain.key)
+        if table is None:
+            continue
+        above = 0 if chain.begins_line else table.pin
+        if above is not None:
+            clear_table(engine, TableRef(chain.path, chain.ref), above, intent.branch, chain.key, meter)
 
 
 # --- offers -------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from omnigraph.commit.engine import MAIN
 from omnigraph.commit.recovery.outcome import LANDED, find_outcome
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
+from omnigraph.store import layout
 from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.cells import READABLE, promised_by
 from omnigraph.testing.children import Child
@@ -66,7 +67,7 @@ def _follow_hint(root: str) -> None:
     except NotFound:
         return
     except Corruption as error:
-        if "repair --confirm" not in error.hint:
+        if not ("omnigraph repair" in error.hint and "--confirm" in error.hint):
             raise
         with graphs.open_for_repair(root) as graph:
             graph.repair(confirm=True)
@@ -99,7 +100,7 @@ def _operation(
         found.append(f"the caller was told {said[-1]}, and the graph reads as {now}")
     if operation.creates_graph and now == "before":
         create(root, width)
-    return [*found, *findings_at_rest(root, operation.leaves, width)]
+    return [*found, *findings_at_rest(root, (*operation.leaves, layout.QUARANTINED_VERSIONS), width)]
 
 
 def _commits(width: int, root: str, said: Said) -> list[str]:
@@ -117,4 +118,4 @@ def _commits(width: int, root: str, said: Said) -> list[str]:
     possible = possible[len(said) : len(said) + 2]
     if len(numbers) != width or any(one != numbers[0] for one in numbers) or numbers[0] not in possible:
         found.append(f"{len(said)} commits were acknowledged, and the tables hold {numbers}")
-    return [*found, *findings_at_rest(root, (), width)]
+    return [*found, *findings_at_rest(root, (layout.QUARANTINED_VERSIONS,), width)]

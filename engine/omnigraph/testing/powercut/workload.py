@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from omnigraph.commit import engine as engines
 from omnigraph.commit.durable import ENVIRONMENT
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
@@ -75,7 +76,16 @@ def _sync_all(root: str) -> None:
         _here.syncing = False
 
 
+BOOT = "00000000-0000-4000-8000-000000000000"
+
+
+def _of_another_boot() -> None:
+    """Name a boot of this host that has ended: what is left is judged after the power came back."""
+    engines._boot_id = lambda: BOOT  # type: ignore[assignment]
+
+
 def main(marks: str, name: str, width: str, root: str, how: str) -> None:
+    _of_another_boot()
     with open(marks, "ab", buffering=0) as file:
 
         def say(said: Any) -> None:

@@ -1,0 +1,83 @@
+"""What to say where a line of the manifest does not open: absent, torn by a power cut, or damaged; and what puts it right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from omnigraph.core.errors import Corruption, NotFound, OmnigraphError
+from omnigraph.store import layout
+from omnigraph.table import fresh
+from omnigraph.table.dataset import TableRef
+from omnigraph.table.torn import torn_version
+from omnigraph.table.version_list import version_files
+
+if TYPE_CHECKING:
+    from omnigraph.store import Store
+
+LATER_VERSION: Final = 2  # of a table: version 1 is what `init` makes, also where it came to nothing
+_PASSED_ON: Final = frozenset({"refused", "unavailable"})
+
+
+def repair_hint(uri: str) -> str:
+    return f"`omnigraph repair {uri}` shows what can be put right; `omnigraph repair {uri} --confirm` moves what is torn aside"
+
+
+def explained(store: Store, ref: TableRef, error: OmnigraphError) -> OmnigraphError:
+    """The error of opening the newest version of a line, as what it means."""
+    if isinstance(error, NotFound):
+        return _absent(store, ref, error)
+    listed = () if store.is_remote else version_files(store, ref)
+    torn = torn_version(store, ref, listed[-1].version) if listed else None
+    if torn is None:
+        return error
+    return Corruption(
+        f"version {torn.version} of __manifest was not written whole: {torn.why}: file={torn.path}",
+        hint=repair_hint(store.uri),
+        object="__manifest",
+        version=torn.version,
+        file=torn.path,
+    )
+
+
+def named(store: Store, handle: Any, error: OmnigraphError) -> OmnigraphError:
+    """The error of reading a version of a line, or ``Corruption`` with the file where one is not whole or does not read."""
+    if "file" in error.facts or error.facts.get("fate") in _PASSED_ON:
+        return error
+    found = next(iter(fresh.damaged(handle).values()), None)
+    if found is None:
+        return error
+    path, _, problem = found.partition(": ")
+    return Corruption(
+        f"a file of __manifest is damaged: {problem}: version={handle.version} file={path}",
+        hint=repair_hint(store.uri),
+        object="__manifest",
+        version=handle.version,
+        file=path,
+        whole=False,
+    )
+
+
+def _absent(store: Store, ref: TableRef, error: NotFound) -> OmnigraphError:
+    held = None if store.is_remote or ref.ref is not None else _data_without_manifest(store)
+    if held is None:
+        return NotFound(
+            f"no graph at {store.uri}", hint=f"create one with `omnigraph init {store.uri} --schema FILE`", **error.facts
+        )
+    return Corruption(
+        f"{store.uri} holds data ({held}), but no version of __manifest, which says what counts",
+        hint="restore the folder __manifest from a backup, or choose another place for a new graph; nothing is deleted",
+        object="__manifest",
+        holds=held,
+    )
+
+
+def _data_without_manifest(store: Store) -> str | None:
+    """A table that was written to after ``init``: a graph was here."""
+    for prefix in (layout.NODES, layout.EDGES):
+        for folder in store.folders(prefix):
+            location = f"{prefix}{folder}"
+            if not layout.is_table_path(location):
+                continue
+            if any(one.version >= LATER_VERSION for one in version_files(store, TableRef(location))):
+                return location
+    return None
