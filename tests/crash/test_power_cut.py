@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from omnigraph.testing.powercut.cells import Cell, PowerCuts
-from omnigraph.testing.powercut.disk import SYNCED
+from omnigraph.testing.powercut.disk import MIXED, NAMES, SYNCED, TORN
 from omnigraph.testing.powercut.record import unavailable
 from omnigraph.testing.powercut.workload import AS_IT_IS, COMMITS, RELAXED, SYNCED_AROUND
 
@@ -41,3 +41,16 @@ def test_what_was_acknowledged_is_in_what_was_synced(cuts: PowerCuts, name: str,
     result = cuts.run(Cell(name, 1, AS_IT_IS, SYNCED), every=every)
     assert dict(result.findings) == {}
     assert result.cuts > 30 and result.judged > 3
+
+
+@pytest.mark.parametrize("image", [NAMES, TORN, MIXED])
+def test_a_file_that_has_a_name_and_not_its_bytes_is_moved_aside(cuts: PowerCuts, image: str) -> None:
+    """A version file that is not whole stops an open with the command that moves it aside, or recovery moves it."""
+    result = cuts.run(Cell("append", 1, AS_IT_IS, image), every=4)
+    assert dict(result.findings) == {}
+    assert result.cuts > 10 and result.judged > 3
+
+
+@pytest.mark.parametrize("image", [SYNCED, TORN])
+def test_a_graph_that_was_acknowledged_is_there(cuts: PowerCuts, image: str) -> None:
+    assert dict(cuts.run(Cell("init", 1, AS_IT_IS, image), every=6).findings) == {}

@@ -74,11 +74,14 @@ class Durable:
         if rules.after_swap() is Sync.VERSION:
             self._version(after)
 
-    def before_genesis(self, state: State) -> State:
-        """The first state of a graph, with the tables that it names durable, or marked as possibly lost."""
+    def stamped(self, state: State) -> State:
+        """The first state of a graph, marked as possibly lost where nothing is synced."""
+        return replace(state, head=replace(state.head, unsynced_since=self._rules.unsynced_since(None, state.version)))
+
+    def before_genesis(self) -> None:
+        """Make durable what the first version of a graph rests on: its data file and the tables that it names."""
         if self._rules.before_swap(None) is not Sync.NOTHING:
             self.everything()
-        return replace(state, head=replace(state.head, unsynced_since=self._rules.unsynced_since(None, state.version)))
 
     # --- acknowledging --------------------------------------------------------------------------------------------------
 

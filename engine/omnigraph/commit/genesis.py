@@ -48,11 +48,11 @@ def create_graph(engine: Engine, catalog: Catalog, schema: SchemaRow, *, actor: 
         schema=schema,
         pins=pins,
     )
-    state = engine.durable.before_genesis(state)
+    state = engine.durable.stamped(state)
     failpoints.hit("init.before_create")
     for _ in range(CREATE_ATTEMPTS):
         try:
-            held = engine.manifest.create(state, uuid=new_uuid())
+            held = engine.manifest.create(state, uuid=new_uuid(), written=engine.durable.before_genesis)
             failpoints.hit("init.after_create")
             engine.durable.after_swap(held, Change())
             return engine.remember(MAIN, held)

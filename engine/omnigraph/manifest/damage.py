@@ -61,7 +61,9 @@ def _absent(store: Store, ref: TableRef, error: NotFound) -> OmnigraphError:
     held = None if store.is_remote or ref.ref is not None else _data_without_manifest(store)
     if held is None:
         return NotFound(
-            f"no graph at {store.uri}", hint=f"create one with `omnigraph init {store.uri} --schema FILE`", **error.facts
+            f"no graph at {store.uri}",
+            hint=f"create one with `omnigraph init {store.uri} --schema FILE`",
+            **error.facts,
         )
     return Corruption(
         f"{store.uri} holds data ({held}), but no version of __manifest, which says what counts",

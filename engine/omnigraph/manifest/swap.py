@@ -19,6 +19,7 @@ from omnigraph.manifest import rows as r
 from omnigraph.manifest.sound import contradictions
 from omnigraph.manifest.state import Change, State, fold, schema_moved
 from omnigraph.store import layout
+from omnigraph.store.durability import SyncFailed
 from omnigraph.table import strict
 from omnigraph.table.dataset import TableRef, Tables
 from omnigraph.table.errors import Fate, classify
@@ -101,7 +102,10 @@ class Manifest:
             handle = self._tables.open_latest(self.ref(ref), meter, "manifest")
         except OmnigraphError as error:
             raise damage.explained(self._tables.store, self.ref(ref), error) from error
-        return self._held(ref, handle, meter)
+        try:
+            return self._held(ref, handle, meter)
+        except UnsupportedStorage as error:  # Lance reads a version file of zeros, as one that says nothing
+            raise damage.explained(self._tables.store, self.ref(ref), error) from error
 
     def open_at(self, ref: str | None, version: int, meter: Meter | None = None) -> Held:
         return self._held(ref, self._tables.open(self.ref(ref), version, meter, "manifest"), meter)
@@ -256,18 +260,26 @@ class Manifest:
 
     # --- the first version --------------------------------------------------------------------------------------------
 
-    def create(self, state: State, *, uuid: str) -> Held:
-        """Commit a line's first state. Raises ``SwapLost`` where a line exists, ``SwapUnknown`` without an answer."""
+    def create(self, state: State, *, uuid: str, written: Callable[[], None] = lambda: None) -> Held:
+        """Commit a line's first state. ``written`` is called once its data file is there, before anything names it. Raises
+        ``SwapLost`` where a line exists, ``SwapUnknown`` without an answer."""
         rows = fragments.single_rows(state)
+
+        def described(file: str) -> Mapping[str, str]:
+            written()
+            return digests.metadata({file: digests.digest(rows)})
+
         try:
             handle = strict.create(
                 self._tables,
                 self.ref(state.ref),
                 codec.to_arrow(rows),
-                lambda file: digests.metadata({file: digests.digest(rows)}),
+                described,
                 uuid=uuid,
                 properties={"omnigraph:commit": state.head.commit_id},
             )
+        except SyncFailed:
+            raise
         except Exception as error:
             fate = classify(error)
             if fate in (Fate.NOT_LANDED_RETRYABLE, Fate.NOT_LANDED_INCOMPATIBLE):

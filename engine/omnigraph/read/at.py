@@ -22,6 +22,7 @@ from omnigraph.read.failures import is_damage
 from omnigraph.read.snapshot import Snapshot
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
+from omnigraph.table.version_list import version_path
 
 
 class Verdict(Enum):
@@ -95,6 +96,12 @@ def _open(engine: Engine, branch: str, current: Held, row: CommitRow, meter: Met
         case Verdict.RECLAIMED:
             raise reclaimed(engine, current, row.commit_id, meter)
         case Verdict.CORRUPT:
+            if found is None and _moved_aside(engine, row, meter):
+                raise Reclaimed(
+                    f"commit {row.commit_id} was lost in a power cut: its version {row.manifest_version} was torn",
+                    commit_id=row.commit_id,
+                    oldest=None,
+                )
             state = "is missing" if found is None else f"belongs to commit {found}"
             raise Corruption(
                 f"version {row.manifest_version} of __manifest {state}; the history names it for {row.commit_id}",
@@ -105,6 +112,13 @@ def _open(engine: Engine, branch: str, current: Held, row: CommitRow, meter: Met
             )
     assert held is not None
     return held
+
+
+def _moved_aside(engine: Engine, row: CommitRow, meter: Meter) -> bool:
+    """Whether `repair` has found the version torn. Asked only where it is not there."""
+    path = version_path(TableRef(layout.MANIFEST, row.ref), row.manifest_version)
+    moved = engine.store.list(layout.QUARANTINED_VERSIONS, meter=meter)
+    return any(entry.key.endswith(f"/{path}") for entry in moved)
 
 
 def _found(held: Held, row: CommitRow) -> str:

@@ -21,16 +21,17 @@ from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata
 
 from omnigraph.core import progress
-from omnigraph.core.errors import Corruption
+from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.table import checksums
 from omnigraph.table.blob import stored_schema
 from omnigraph.table.errors import Fate, brief, classify, panics_raised, translate
 from omnigraph.table.fresh import write_files
 from omnigraph.table.names import V2_MANIFEST_MAX as V2_MANIFEST_MAX
+from omnigraph.table.names import TableRef as TableRef
 from omnigraph.table.reading import counter
 from omnigraph.table.reading import metered as metered
-from omnigraph.table.torn import torn_version
+from omnigraph.table.torn import not_whole, torn_version
 
 if TYPE_CHECKING:
     from omnigraph.store import Store
@@ -76,18 +77,6 @@ class NotLanded(Exception):
 
 class CommitUnknown(Exception):
     """No answer that says either. Only the table's versions can tell."""
-
-
-@dataclass(frozen=True)
-class TableRef:
-    """Where a version line lives: a path under the root, and the Lance ref on it (None is the dataset's main line)."""
-
-    location: str
-    ref: str | None = None
-
-    @property
-    def relative(self) -> str:
-        return self.location if self.ref is None else f"{self.location}/tree/{self.ref}"
 
 
 @dataclass(frozen=True)
@@ -166,8 +155,11 @@ class Tables:
             if found is not None:
                 self._handles.move_to_end((ref, version))
                 return found
-        with translated(f"open {ref.relative} at version {version}"):
-            return self.remember(ref, self._open(ref, version, meter, cls))
+        try:
+            with translated(f"open {ref.relative} at version {version}"):
+                return self.remember(ref, self._open(ref, version, meter, cls))
+        except OmnigraphError as error:
+            raise not_whole(self._store, ref, version, error) from error
 
     def open_latest(self, ref: TableRef, meter: Meter | None = None, cls: str = "versions") -> LanceDataset:
         with translated(f"open {ref.relative}"):

@@ -11,11 +11,12 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from omnigraph.core.errors import Corruption, OmnigraphError
+from omnigraph.table.names import TableRef
 from omnigraph.table.version_list import version_files, version_path
 
 if TYPE_CHECKING:
     from omnigraph.store import Store
-    from omnigraph.table.dataset import TableRef
 
 _FOOTER: Final = struct.Struct("<QHH4s")  # where the manifest begins, two numbers of the format, the mark of Lance
 _MARK: Final = b"LANC"
@@ -71,3 +72,19 @@ def torn_versions(store: Store, ref: TableRef, *, above: int = 0) -> tuple[TornV
         return ()
     found = (torn_version(store, ref, one.version) for one in version_files(store, ref) if one.version > above)
     return tuple(one for one in found if one is not None)
+
+
+def not_whole(store: Store, ref: TableRef, version: int, error: OmnigraphError) -> OmnigraphError:
+    """The error of opening a version, or ``Corruption`` with its file where that is torn."""
+    torn = torn_version(store, ref, version)
+    if torn is None:
+        return error
+    return Corruption(
+        f"version {version} of {ref.relative} is not whole: {torn.why}: file={torn.path}",
+        hint=f"restore the file from a backup; where commits are `relaxed`, `omnigraph repair {store.uri}` shows the newest "
+        "commit that is whole",
+        table=ref.relative,
+        version=version,
+        file=torn.path,
+        whole=False,
+    )

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.core.meter import Meter
-from omnigraph.table.names import V2_MANIFEST_MAX
+from omnigraph.table.names import V2_MANIFEST_MAX, TableRef
 
 if TYPE_CHECKING:
     from omnigraph.store import Store
-    from omnigraph.table.dataset import TableRef
 
 _SUFFIX = ".manifest"
 

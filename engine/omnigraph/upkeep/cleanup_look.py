@@ -21,8 +21,8 @@ from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
-from omnigraph.table.version_list import VersionFile, version_files
 from omnigraph.table.dataset import TableRef
+from omnigraph.table.version_list import VersionFile, version_files
 from omnigraph.upkeep.checkpoints import list_checkpoints, state_of
 from omnigraph.upkeep.cleanup_plan import Line, SeenCommit, oldest_retained
 from omnigraph.upkeep.cleanup_roots import (

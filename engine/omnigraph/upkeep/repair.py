@@ -39,7 +39,9 @@ def repair(
         raise InvalidInput("force says how to heal and needs confirm", hint="pass confirm=True as well")
     torn = repair_lines(engine, confirm=confirm, force=force, meter=meter)
     if any(line.line is None and (line.action != HEALED or line.newest_left is None) for line in torn):
-        return RepairReport(engine.uri, confirm, force, (), (), (), torn)  # without main's state nothing else can be told
+        return RepairReport(
+            engine.uri, confirm, force, (), (), (), torn
+        )  # without main's state nothing else can be told
     unreadable = unreadable_intents(engine, meter)
     if confirm and unreadable and not force:
         raise Refused(

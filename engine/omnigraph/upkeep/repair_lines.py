@@ -25,10 +25,14 @@ from omnigraph.table.dataset import TableRef
 from omnigraph.table.torn import TornVersion, torn_version, torn_versions
 from omnigraph.table.version_list import version_files, version_path
 from omnigraph.upkeep.checkpoints import list_checkpoints
-from omnigraph.wire.recovery import LineRepair, MovedFile
+from omnigraph.wire.recovery import LineRepair, UnreadableVersion
 
-_COMMIT = re.compile(rb"omnigraph:commit\x12\x1a([0-9A-HJKMNP-TV-Z]{26})")  # a property of a transaction, as Lance stores it
-NEEDS_FORCE: Final = "a file of it is damaged and not torn: restore it from a backup, or give the commits up with --force"
+_COMMIT = re.compile(
+    rb"omnigraph:commit\x12\x1a([0-9A-HJKMNP-TV-Z]{26})"
+)  # a property of a transaction, as Lance stores it
+NEEDS_FORCE: Final = (
+    "a file of it is damaged and not torn: restore it from a backup, or give the commits up with --force"
+)
 
 
 @dataclass(frozen=True)
@@ -108,15 +112,13 @@ def _repair(engine: Engine, line: _Line, *, confirm: bool, force: bool, meter: M
     newest = None if line.left is None else line.left.version
     done = confirm and reason is None
     if done:
-        move_aside(
-            engine, line.torn, actor=None, line=line.ref, newest_left=newest, given_up=given_up, meter=meter
-        )
+        move_aside(engine, line.torn, actor=None, line=line.ref, newest_left=newest, given_up=given_up, meter=meter)
         engine.tables.forget(TableRef(layout.MANIFEST, line.ref))
         engine.drop(MAIN)
     return LineRepair(
         line=line.ref,
         newest_left=newest,
-        moved=tuple(MovedFile(one.path, one.bytes, one.why) for one in line.torn),
+        moved=tuple(UnreadableVersion(one.path, one.bytes, one.why) for one in line.torn),
         given_up=given_up,
         action="healed" if done else "refused" if confirm else "preview",
         reason=reason,

@@ -25,9 +25,9 @@ from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.durable import Durability
 from omnigraph.manifest.rows import STORAGE_VERSION, CommitRow, Pin
 from omnigraph.manifest.swap import Held
-from omnigraph.table.version_list import VersionFile, version_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.strict import fragment_count
+from omnigraph.table.version_list import VersionFile, version_files
 from omnigraph.wire.status import (
     Finding,
     HeadStatus,

@@ -150,7 +150,7 @@ class TableRepair(Model):
 
 
 @dataclass(frozen=True)
-class MovedFile(Model):
+class UnreadableVersion(Model):
     """A version file that is not whole. ``path``: below the graph; what was moved lies below ``__recovery/quarantine``."""
 
     path: str
@@ -165,7 +165,7 @@ class LineRepair(Model):
 
     line: str | None
     newest_left: int | None
-    moved: tuple[MovedFile, ...]
+    moved: tuple[UnreadableVersion, ...]
     given_up: tuple[str, ...]
     action: RepairAction
     reason: str | None = None
@@ -202,7 +202,8 @@ class RepairReport(Model):
             for t in self.tables
         ]
         rows += [
-            (f"__manifest {one.line or ''}", one.newest_left, None, "torn", one.action, one.reason) for one in self.lines
+            (f"__manifest {one.line or ''}", one.newest_left, None, "torn", one.action, one.reason)
+            for one in self.lines
         ]
         return html_table(
             ("table", "published", "newest", "classification", "action", "reason"),
