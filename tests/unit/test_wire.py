@@ -154,8 +154,8 @@ def member_paths(schema: dict[str, Any]) -> set[str]:
     found: set[str] = set()
 
     def walk(shape: Any, path: str) -> None:
-        while "$ref" in shape:
-            shape = defs[shape["$ref"].removeprefix("#/$defs/").replace("%20", " ")]
+        if "$ref" in shape:  # what stands beside a reference holds as well
+            walk(defs[shape["$ref"].removeprefix("#/$defs/").replace("%20", " ")], path)
         for name, one in shape.get("properties", {}).items():
             found.add(f"{path}{name}")
             walk(one, f"{path}{name}.")

@@ -44,7 +44,7 @@ class Step:
 
     kind: ClassVar[str]
     key: str
-    counts: tuple[Counts, ...] = (Counts(),)
+    counts: tuple[Counts, ...]
 
     @property
     def size(self) -> str:
@@ -69,14 +69,14 @@ class AppendRows(Step):
     """``batch`` names rows that are the same at each plan of a write: their files are written once."""
 
     kind: ClassVar[str] = "append"
-    rows: pa.Table = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    rows: pa.Table = field(repr=False, compare=False)
     batch: str | None = None
 
 
 @dataclass(frozen=True)
 class OverwriteRows(Step):
     kind: ClassVar[str] = "overwrite"
-    rows: pa.Table = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    rows: pa.Table = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class ReplaceRows(Step):
     rows that leave."""
 
     kind: ClassVar[str] = "rows"
-    rows: pa.Table = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
-    located: pa.Table = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    rows: pa.Table = field(repr=False, compare=False)
+    located: pa.Table = field(repr=False, compare=False)
     gone: pa.Array[Any] = field(default_factory=_nowhere, repr=False, compare=False)
 
 
@@ -129,8 +129,8 @@ class CreateTable(Step):
     """A new, empty table at version 1."""
 
     kind: ClassVar[str] = "create"
-    table: Registration = None  # type: ignore[assignment]
-    schema: pa.Schema = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    table: Registration
+    schema: pa.Schema = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class RestoreTable(Step):
     """The content of an older version of the same line, as a new version."""
 
     kind: ClassVar[str] = "restore"
-    source: SourceTable = None  # type: ignore[assignment]
+    source: SourceTable
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class AdoptPin(Step):
     """Publish a version that another branch has made. ``pin`` is the source's pin under this branch's table key."""
 
     kind: ClassVar[str] = "adopt"
-    pin: Pin = None  # type: ignore[assignment]
+    pin: Pin
 
 
 @dataclass(frozen=True)
@@ -202,11 +202,13 @@ class RewriteTable(Step):
     """Compaction commits: Lance mints their uuids, and the run that makes them knows them by their versions."""
 
     kind: ClassVar[str] = "rewrite"
+    counts: tuple[Counts, ...] = (Counts(),)
 
 
 @dataclass(frozen=True)
 class IndexTable(Step):
     kind: ClassVar[str] = "index"
+    counts: tuple[Counts, ...] = (Counts(),)
 
 
 # --- staging ------------------------------------------------------------------------------------------------------------

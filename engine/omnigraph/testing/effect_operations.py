@@ -4,6 +4,7 @@ the verbs that use them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -30,11 +31,13 @@ MADE = "node:Made"
 OTHER_BRANCH = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
-def write(engine: Engine, keys: list[str], steps_of: object, delta: Delta | None = None) -> Outcome:
+def write(
+    engine: Engine, keys: list[str], steps_of: Callable[[Txn], Iterable[Step]], delta: Delta | None = None
+) -> Outcome:
     """Publish the steps that ``steps_of(txn)`` returns, as one commit of kind ``load``."""
 
     def prepare(txn: Txn) -> Prepared:
-        return Prepared(tuple(steps_of(txn)), delta=delta or Delta())  # type: ignore[operator]
+        return Prepared(tuple(steps_of(txn)), delta=delta or Delta())
 
     return run(engine, Request("load", MAIN, frozenset(keys), "writer"), prepare, Meter())
 

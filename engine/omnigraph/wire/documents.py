@@ -22,6 +22,7 @@ from omnigraph.wire.status import StatusReport
 from omnigraph.wire.verify import VerifyReport
 
 _LIST_OF_NAMES: Final = re.compile(r'\[\s+"[^\[\]{}]*"\s+\]')
+_SMALL_OBJECT: Final = re.compile(r'\{\s+"[^{}]{1,100}\s+\}')
 
 RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
     "init": (Created,),
@@ -61,11 +62,14 @@ RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
 def published_schema(commands: Sequence[str] = tuple(RESULTS)) -> dict[str, Any]:
     """One schema for all commands: ``#/$defs/command.load`` is what ``load --json`` prints."""
     kinds = Definitions()
-    found: dict[str, Any] = {"failed": document(False, "error", kinds.ref(ErrorBody), SCHEMA_VERSION)}
+    found: dict[str, Any] = {
+        "failed": document(False, "error", kinds.ref(ErrorBody), SCHEMA_VERSION),
+        "succeeded": document(True, "result", {"type": "object"}, SCHEMA_VERSION),
+    }
     for command in commands:
         refs = [kinds.ref(model) for model in RESULTS[command]]
         result = refs[0] if len(refs) == 1 else {"anyOf": refs}
-        good = document(True, "result", result, SCHEMA_VERSION)
+        good = {"$ref": "#/$defs/succeeded", "properties": {"result": result}}
         found[f"command.{command}"] = {"oneOf": [good, {"$ref": "#/$defs/failed"}]}
     return {
         "$schema": DIALECT,
@@ -77,6 +81,8 @@ def published_schema(commands: Sequence[str] = tuple(RESULTS)) -> dict[str, Any]
 
 
 def schema_text(commands: Sequence[str]) -> str:
-    """The published schema, with lists of names on one line each."""
+    """The published schema, with lists of names and objects of a few plain members on one line each."""
     text = json.dumps(published_schema(commands), indent=1, ensure_ascii=False)
-    return _LIST_OF_NAMES.sub(lambda found: " ".join(found[0].split()), text) + "\n"
+    for on_one_line in (_LIST_OF_NAMES, _SMALL_OBJECT):
+        text = on_one_line.sub(lambda found: " ".join(found[0].split()), text)
+    return text + "\n"
