@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.read.snapshot import Snapshot
     from omnigraph.schema import parse_schema
     from omnigraph.wire.receipt import CheckReport, LoadPlan, Receipt
-    from omnigraph.write.sources.batch import Batch, TableFile
+    from omnigraph.write.sources.batch import Batch, CsvOptions, TableFile
     from omnigraph.write.sources.key_derivation import derive_keys
 
 __version__ = "0.1.0"
@@ -31,6 +31,7 @@ STORAGE_VERSION: int = 5
 _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Batch": ("omnigraph.write.sources.batch", "Batch"),
     "CommitOptions": ("omnigraph.options", "CommitOptions"),
+    "CsvOptions": ("omnigraph.write.sources.batch", "CsvOptions"),
     "Graph": ("omnigraph.graph", "Graph"),
     "LoadOptions": ("omnigraph.options", "LoadOptions"),
     "CheckReport": ("omnigraph.wire.receipt", "CheckReport"),
@@ -58,6 +59,7 @@ __all__ = [
     "Batch",
     "CheckReport",
     "CommitOptions",
+    "CsvOptions",
     "Graph",
     "LoadOptions",
     "LoadPlan",

@@ -20,7 +20,7 @@ reveal_type(og.open("g.omni"))  # Graph
 reveal_type(og.init("g.omni", Path("s.pg")))  # Graph
 reveal_type(og.parse_schema("node A { a: String @key }"))  # Catalog
 reveal_type(og.Batch(nodes={}, edges={}))  # Batch
-reveal_type(og.TableFile(("a.csv",)))  # TableFile
+reveal_type(og.TableFile(("a.csv",), csv=og.CsvOptions(delimiter=";")))  # TableFile
 reveal_type(og.errors.NotFound("x"))  # NotFound
 reveal_type(og.errors.NotFound("x").hint)  # str
 reveal_type(graph.uri)  # str

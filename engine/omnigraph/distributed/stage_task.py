@@ -34,6 +34,7 @@ from omnigraph.write.base.violations import ViolationLog
 from omnigraph.write.base.wording import Wording
 from omnigraph.write.rules.quarantine import row_as_record
 from omnigraph.write.rules.value_rules import ValueRules
+from omnigraph.write.sources.batch import TableFile
 from omnigraph.write.sources.json_objects import ObjectReader
 from omnigraph.write.sources.json_stream import read_values
 from omnigraph.write.sources.pieces import Piece
@@ -153,7 +154,9 @@ class PartTask:
         """Refuse a table by its columns alone, before anybody reads it."""
         declared = self.catalog.type(type)
         rejects = Rejects(keep=False)
-        TableReader(declared, self.catalog, self.limits, None, rejects, source=name, columns=columns).check(schema)
+        TableReader(declared, self.catalog, self.limits, None, rejects, source=name, file=TableFile((), columns)).check(
+            schema
+        )
 
     def stage_records(self, rows: Iterable[RecordRows], place: int) -> StagedPart:
         """Stage records of any types."""
@@ -188,7 +191,7 @@ class PartTask:
                 work.rejects,
                 source=one.split.name,
                 order=one.split.key,
-                columns=one.columns,
+                file=TableFile((), one.columns),
                 reading=READINGS[one.reading],
             )
             try:

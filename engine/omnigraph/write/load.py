@@ -28,7 +28,7 @@ from omnigraph.schema.catalog import EdgeType
 from omnigraph.wire.receipt import LoadPlan, PlannedTable, Receipt, RejectedRows, TableChange
 from omnigraph.write.base.changes import TypeChange
 from omnigraph.write.load_options import CheckReport, LoadOptions, load_request, replay
-from omnigraph.write.receipt import receipt_of
+from omnigraph.write.receipt import receipt_of, with_warnings
 from omnigraph.write.rules.completion import complete
 from omnigraph.write.rules.id_reuse import adopt_ids
 from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, rejected_rows, sift, too_many, write_quarantine
@@ -165,7 +165,7 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
         rejected = rejected_rows(work.sifted.rejected)
         if options.quarantine_to is not None:
             write_quarantine(options.quarantine_to, work.sifted.rejected)
-    return receipt_of(outcome, options.branch, rejected, work.unchanged, meter)
+    return with_warnings(receipt_of(outcome, options.branch, rejected, work.unchanged, meter), work.input.warnings)
 
 
 def has_readers(source: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.engine import MAIN
@@ -40,6 +41,11 @@ def receipt_of(
         warnings=outcome.warnings,
         kind="load" if outcome.row is None else outcome.row.kind,
     )
+
+
+def with_warnings(receipt: Receipt, warnings: tuple[str, ...]) -> Receipt:
+    """The receipt with what reading the input has to say. A replay has read nothing into the graph."""
+    return replace(receipt, warnings=(*receipt.warnings, *warnings)) if warnings and not receipt.replayed else receipt
 
 
 def outcome_of(fate: Fate, commit_id: str) -> Found:

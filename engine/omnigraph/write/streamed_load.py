@@ -27,7 +27,7 @@ from omnigraph.table.dataset import TableRef
 from omnigraph.wire.receipt import Receipt, RejectedRows
 from omnigraph.write.base.staged_columns import live_fields, misfit
 from omnigraph.write.load_options import LoadOptions, load_request
-from omnigraph.write.receipt import receipt_of
+from omnigraph.write.receipt import receipt_of, with_warnings
 from omnigraph.write.rules.streamed_append import StreamedAppend
 from omnigraph.write.rules.validate import Verdict
 from omnigraph.write.schema_change.history import filled_since
@@ -82,7 +82,7 @@ def load_stream(engine: Engine, source: Any, options: LoadOptions, meter: Meter)
         raise
     if outcome.row is None or outcome.replayed:
         work.give_up()
-    return receipt_of(outcome, options.branch, RejectedRows(), {}, meter)
+    return with_warnings(receipt_of(outcome, options.branch, RejectedRows(), {}, meter), work.stream.warnings)
 
 
 def _stream(engine: Engine, source: Any, catalog: Catalog, view: LateView) -> StreamedAppend:

@@ -44,6 +44,40 @@ def test_tables_are_loaded_with_their_columns_named(run: Run, folder: Path) -> N
     assert rows == [{"src": "Eve", "dst": "Fay"}]
 
 
+def test_tables_are_loaded_as_they_were_written(run: Run, folder: Path) -> None:
+    Path("people.csv").write_bytes("Zoë;44;x\nYan;NA;y\n".encode("latin-1"))
+    Path("follows.csv").write_text("Zoë;Yan;01.05.2024\n", encoding="latin-1")
+    ended = run(
+        "load", "social.omni", "--mode", "append", "--json", "--no-header", "--delimiter", ";", "--encoding", "latin-1",
+        "--null", "NA", "--node", "Person=people.csv:name=1,age=2,-3",
+    )  # fmt: skip
+    assert ended.result["nodes_loaded"] == 2
+    ended = run(
+        "load", "social.omni", "--mode", "append", "--json", "--no-header", "--delimiter", ";", "--encoding", "latin-1",
+        "--format-of", "3=%d.%m.%Y", "--edge", "Follows=follows.csv:from=1,to=2,since=3",
+    )  # fmt: skip
+    rows = run("query", "social.omni", "--json", "--sql", "select src, since from Follows where dst = 'Yan'").result
+    assert [list(row.values()) for row in rows["rows"]] == [["Zoë", "2024-05-01"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "code"),
+    [
+        (("--delimiter", ";;", "--node", "Person=p.csv"), "delimiter", 3),
+        (("--encoding", "klingon", "--node", "Person=p.csv"), "klingon", 3),
+        (("--format-of", "born", "--node", "Person=p.csv"), "COLUMN=FORMAT", 2),
+        (("--decimals", "some", "--node", "Person=p.csv"), "round", 2),
+        (("--delimiter", ";", "--data", "people.jsonl"), "NDJSON", 2),
+    ],
+)
+def test_options_of_files_that_make_no_sense_are_refused(
+    run: Run, folder: Path, given: tuple[str, ...], said: str, code: int
+) -> None:
+    head = head_of("social.omni")
+    assert said in run("load", "social.omni", "--mode", "append", *given, code=code).err
+    assert head_of("social.omni") == head
+
+
 def test_an_edge_type_is_not_loaded_as_nodes(run: Run, folder: Path) -> None:
     Path("follows.csv").write_text("from,to\nAnn,Bob\n")
     assert run("load", "social.omni", "--mode", "append", "--node", "Follows=follows.csv", code=3)

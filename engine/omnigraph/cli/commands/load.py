@@ -17,14 +17,13 @@ import typer
 from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.options import DEADLINE_S, Deadline, ExpectHead, Key, LoadedBranch
 from omnigraph.cli.render import Screen, count_text
+from omnigraph.cli.table_arguments import CsvFlags, table_files
 from omnigraph.core.errors import DataInvalid
 from omnigraph.wire.receipt import Loaded, Receipt, TableChange
 
 if TYPE_CHECKING:
-    from omnigraph.write.sources.batch import TableFile
+    pass
 
-# ``:from=src,to=dst`` at the end of ``Follows=f.csv:from=src,to=dst``; a colon inside a URI is followed by slashes.
-_COLUMNS = re.compile(r":(\w+=[^,=]+(?:,\w+=[^,=]+)*)$")
 _TABLE = re.compile(r"\.(?:csv|tsv|parquet|pq)(?:\.gz)?$", re.I)
 _GZIP = b"\x1f\x8b"
 
@@ -33,6 +32,11 @@ class Mode(StrEnum):
     append = "append"
     merge = "merge"
     overwrite = "overwrite"
+
+
+class Decimals(StrEnum):
+    exact = "exact"
+    round = "round"
 
 
 class OnBadRow(StrEnum):
@@ -51,12 +55,14 @@ def run(
     ] = None,
     node: Annotated[
         list[str] | None,
-        typer.Option("--node", metavar="TYPE=FILE[:property=column,…]", help="A table of nodes; may be repeated."),
+        typer.Option(
+            "--node", metavar="TYPE=FILE[:property=column,-column,…]", help="A table of nodes; may be repeated."
+        ),
     ] = None,
     edge: Annotated[
         list[str] | None,
         typer.Option(
-            "--edge", metavar="TYPE=FILE[:from=column,to=column,…]", help="A table of edges; may be repeated."
+            "--edge", metavar="TYPE=FILE[:from=column,to=column,-column,…]", help="A table of edges; may be repeated."
         ),
     ] = None,
     branch: LoadedBranch = "main",
@@ -74,6 +80,32 @@ def run(
     ] = None,
     expect_head: ExpectHead = None,
     deadline: Deadline = DEADLINE_S,
+    delimiter: Annotated[
+        str | None, typer.Option("--delimiter", metavar="CHAR", help="Between the cells of CSV; \\t is a tab.")
+    ] = None,
+    quote_char: Annotated[str | None, typer.Option("--quote-char", metavar="CHAR", help="Around cells of CSV.")] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV files, for example latin-1.")
+    ] = None,
+    null: Annotated[
+        list[str] | None,
+        typer.Option("--null", metavar="TEXT", help="A text of CSV that means null; may be repeated."),
+    ] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="CSV files begin with data; columns are named 1, 2, ….")
+    ] = False,
+    format_of: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format-of",
+            metavar="COLUMN=FORMAT",
+            help="Dates or times of a CSV column, for example born=%d.%m.%Y, or epoch-s, epoch-ms.",
+        ),
+    ] = None,
+    decimals: Annotated[
+        Decimals,
+        typer.Option("--decimals", help="exact: refuse decimals that lose digits; round: take the nearest number."),
+    ] = Decimals.exact,
     check: Annotated[bool, typer.Option("--check", help="Validate only; write nothing.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print what would be written to each table; write nothing.")
@@ -86,7 +118,16 @@ def run(
     nothing is; --on-bad-row quarantine leaves out rows that break the schema and keeps the rest.
     """
     bound = _bad_rows(bad_rows_max)
-    with _source(data, node or (), edge or ()) as source:
+    flags = CsvFlags(
+        delimiter=delimiter,
+        quote_char=quote_char,
+        encoding=encoding,
+        null=tuple(null or ()),
+        no_header=no_header,
+        format_of=tuple(format_of or ()),
+        decimals=decimals.value,
+    )
+    with _source(data, node or (), edge or (), flags) as source:
         if check:
             return _check(call, source, mode, branch)
         if explain:
@@ -218,7 +259,7 @@ def _check(call: Call, source: Any, mode: Mode, branch: str) -> Answer:
 
 
 @contextmanager
-def _source(data: str | None, nodes: Sequence[str], edges: Sequence[str]) -> Iterator[Any]:
+def _source(data: str | None, nodes: Sequence[str], edges: Sequence[str], flags: CsvFlags) -> Iterator[Any]:
     if (data is None) == (not nodes and not edges):
         raise Usage(
             "what to load? give either --data or tables with --node and --edge",
@@ -227,7 +268,12 @@ def _source(data: str | None, nodes: Sequence[str], edges: Sequence[str]) -> Ite
     if data is None:
         from omnigraph.write.sources.batch import Batch
 
-        yield Batch(nodes=_tables("--node", nodes), edges=_tables("--edge", edges))
+        yield Batch(nodes=table_files("--node", nodes, flags), edges=table_files("--edge", edges, flags))
+    elif flags.is_given:
+        raise Usage(
+            "options of CSV files and of decimals say nothing about --data, which takes records (NDJSON)",
+            hint="give tables with --node TYPE=FILE and --edge TYPE=FILE",
+        )
     elif data == "-":
         with TemporaryDirectory(prefix="omnigraph-") as folder:
             yield _spooled(Path(folder))
@@ -255,33 +301,6 @@ def _spooled(folder: Path) -> Path:
         file.write(start)
         shutil.copyfileobj(stream, file, 1 << 20)
     return path
-
-
-def _tables(option: str, given: Sequence[str]) -> dict[str, TableFile]:
-    from omnigraph.write.sources.batch import TableFile
-
-    paths: dict[str, list[str]] = {}
-    columns: dict[str, dict[str, str]] = {}
-    for item in given:
-        name, path, mapping = table_argument(option, item)
-        if columns.setdefault(name, mapping) != mapping:
-            raise Usage(f"{option} {name}: files of one type with different columns", hint="load them one by one")
-        paths.setdefault(name, []).append(path)
-    return {name: TableFile(tuple(files), columns[name]) for name, files in paths.items()}
-
-
-def table_argument(option: str, item: str) -> tuple[str, str, dict[str, str]]:
-    """``Follows=f.csv:from=src,to=dst`` as type, path, and source column by property."""
-    name, equals, rest = item.partition("=")
-    found = _COLUMNS.search(rest)
-    path = rest[: found.start()] if found else rest
-    if not equals or not name or not path:
-        raise Usage(f"{option} takes TYPE=FILE, got {item!r}", hint=f"for example {option} Person=people.parquet")
-    pairs = [pair.split("=", 1) for pair in found[1].split(",")] if found else []
-    mapping = {pair[0]: pair[1] for pair in pairs}
-    if len(mapping) != len(pairs):
-        raise Usage(f"{option} {name}: a property is given two columns", hint="name each property once")
-    return name, path, mapping
 
 
 def _bad_rows(text: str | None) -> int | float | None:

@@ -99,6 +99,15 @@ class Rejects:
         self.records: list[Rejected] = []
         # Record numbers of refused records, to know how many records the input had.
         self.refused = 0
+        self._warnings: dict[str, int] = {}
+
+    def warn(self, text: str, rows: int) -> None:
+        """Count rows that were taken with a loss that the caller has agreed to."""
+        self._warnings[text] = self._warnings.get(text, 0) + rows
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(f"{text} ({rows:,} {'row' if rows == 1 else 'rows'})" for text, rows in self._warnings.items())
 
     def record(self, record: Any, number: int, source: str | None, order: int, reasons: Sequence[Violation]) -> None:
         """Refuse one record that has no row at all."""

@@ -69,6 +69,10 @@ class StreamedAppend:
     def records(self) -> int:
         return sum(self._rows.values()) + self._rejects.refused
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._rejects.warnings
+
     def batches(self, table_key: str) -> Iterator[pa.RecordBatch]:
         """Checked batches in the physical schema."""
         expected = list(self._evaluation.checks)[len(self._drawn)]

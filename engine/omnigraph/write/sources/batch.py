@@ -1,14 +1,20 @@
 """Inputs that are tables already: what a caller hands to ``load`` beside record streams.
 
-Owns the two value types of the public interface. Reading them is the business of ``tables`` and ``files``.
+Owns the value types of the public interface. Reading them is the business of ``tables`` and ``files``.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any
+from typing import Any, Final, Literal, get_args
+
+from omnigraph.core.errors import InvalidInput
+
+Decimals = Literal["exact", "round"]
+DECIMALS: Final[tuple[Decimals, ...]] = get_args(Decimals)
 
 
 @dataclass(frozen=True)
@@ -22,9 +28,66 @@ class Batch:
     edges: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CsvOptions:
+    """How a CSV file is written.
+
+    ``nulls``: texts that mean null where they stand without quotes; nothing at all always does. ``header=False``: columns
+    are named ``1``, ``2``, … from the left. ``formats`` maps a column to the ``strptime`` format of its dates or times, or
+    to ``epoch-s`` or ``epoch-ms``.
+    """
+
+    delimiter: str = ","
+    quote: str = '"'
+    encoding: str = "utf-8"
+    nulls: Sequence[str] = ()
+    header: bool = True
+    formats: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("delimiter", "quote"):
+            _check_character(name, getattr(self, name))
+        if self.delimiter == self.quote:
+            raise InvalidInput(f"the delimiter and the quote of a CSV file are both {self.quote!r}")
+        try:
+            codecs.lookup(self.encoding)
+        except (LookupError, TypeError, ValueError):
+            raise InvalidInput(
+                f"no such encoding of texts: {str(self.encoding)[:40]!r}", hint="for example utf-8, latin-1 or utf-16"
+            ) from None
+        if isinstance(self.nulls, str) or not all(isinstance(text, str) for text in self.nulls):
+            raise InvalidInput("nulls is a list of texts", hint='for example nulls=["NA", "\\\\N"]')
+        if not all(isinstance(name, str) and isinstance(how, str) and how for name, how in self.formats.items()):
+            raise InvalidInput("formats maps a column to a format", hint='for example formats={"born": "%d.%m.%Y"}')
+
+
+def _check_character(name: str, value: object) -> None:
+    text = value if isinstance(value, str) else ""
+    if len(text) != 1 or not text.isascii() or text in "\r\n":
+        raise InvalidInput(
+            f"the {name} of a CSV file is one ASCII character, not {str(value)[:20]!r}", hint='for example ";" or "\\t"'
+        )
+
+
 @dataclass(frozen=True)
 class TableFile:
-    """Files of one type, and where their columns go: ``columns`` maps a property, ``from`` or ``to`` to a source column."""
+    """Files of one type, and how they are read.
+
+    ``columns`` maps a property, ``from`` or ``to`` to a source column; columns of ``skip`` are left out. ``decimals``: what
+    happens to a decimal of Parquet with more digits than the property's number holds. ``exact`` refuses the row; ``round``
+    takes the nearest number, and the receipt has a warning.
+    """
 
     paths: str | PathLike[str] | Sequence[str | PathLike[str]]
     columns: Mapping[str, str] = field(default_factory=dict)
+    skip: Sequence[str] = ()
+    csv: CsvOptions = CsvOptions()
+    decimals: Decimals = "exact"
+
+    def __post_init__(self) -> None:
+        if self.decimals not in DECIMALS:
+            raise InvalidInput(f"decimals is one of {', '.join(DECIMALS)}, not {str(self.decimals)[:40]!r}")
+        if isinstance(self.skip, str):
+            raise InvalidInput("skip is a list of columns", hint=f"pass [{self.skip!r}]")
+        if not isinstance(self.csv, CsvOptions):
+            raise InvalidInput(f"csv takes CsvOptions, not {type(self.csv).__name__}", hint="pass og.CsvOptions(…)")

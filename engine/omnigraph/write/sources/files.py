@@ -6,24 +6,24 @@ store; the last is read through ``store``, which has the client and the credenti
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from omnigraph.core import progress
 from omnigraph.core.errors import InvalidInput, NotFound, StoreRefused
-from omnigraph.write.base import violations as v
 from omnigraph.write.base.constants import PIECE_ROWS
-from omnigraph.write.base.violations import Violation, data_invalid
+from omnigraph.write.sources.batch import CsvOptions
+from omnigraph.write.sources.csv_files import FileTable, read_csv, unreadable
 
 # Opens what a URI names as a seekable binary stream.
 Opener = Callable[[str], IO[bytes]]
@@ -45,9 +45,8 @@ def store_opener(storage_options: Callable[[], Mapping[str, str] | None] = lambd
 
 
 RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
-TABLE_SUFFIXES: Final = (".parquet", ".csv")
+TABLE_SUFFIXES: Final = (".parquet", ".csv", ".tsv")
 _GZIP: Final = b"\x1f\x8b"
-_CSV_BLOCK_BYTES: Final = 4 * 1024 * 1024
 
 
 def place_text(place: str | PathLike[str]) -> str:
@@ -156,15 +155,15 @@ def _format(name: str) -> str:
 
 
 def is_csv(place: str) -> bool:
-    return _format(place) == ".csv"
+    return _format(place) in (".csv", ".tsv")
 
 
 @contextmanager
-def open_table(place: str, opener: Opener | None = None) -> Iterator[tuple[list[str], Iterator[pa.RecordBatch]]]:
-    """Column names and batches of a Parquet or CSV file. Cells of CSV are texts, null where nothing is written."""
+def open_table(place: str, opener: Opener | None = None, options: CsvOptions | None = None) -> Iterator[FileTable]:
+    """Column names and batches of a Parquet or CSV file."""
     found = _format(place)
     if found not in TABLE_SUFFIXES:
-        raise InvalidInput(f"not a table this can read (.parquet, .csv, .csv.gz): {place[:200]}")
+        raise InvalidInput(f"not a table this can read ({', '.join(TABLE_SUFFIXES)}, .csv.gz): {place[:200]}")
     is_parquet = found == ".parquet"
     with open_bytes(place, opener, watched=not is_parquet) as stream:
         try:
@@ -172,90 +171,16 @@ def open_table(place: str, opener: Opener | None = None) -> Iterator[tuple[list[
                 import pyarrow.parquet as pq
 
                 file: Any = pq.ParquetFile(stream)
-                yield list(file.schema_arrow.names), _told(file.iter_batches(batch_size=PIECE_ROWS), file, stream)
+                batches = file.iter_batches(batch_size=PIECE_ROWS)
+                yield FileTable(list(file.schema_arrow.names), _told(batches, file, stream))
             else:
-                yield _csv(place, stream)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise _unreadable(place, str(error)) from error
+                yield read_csv(place, stream, _delimited(place, options or CsvOptions()))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeError) as error:
+            raise unreadable(place, str(error)) from error
         except (OSError, EOFError, zlib.error) as error:
-            raise _unreadable(place, str(error)) from error
+            raise unreadable(place, str(error)) from error
 
 
-def _csv(place: str, stream: IO[bytes]) -> tuple[list[str], Iterator[pa.RecordBatch]]:
-    import pyarrow.csv as pcsv
-
-    names = _header(place, stream)
-    counted = _Counted(stream)
-    reader: Any = pcsv.open_csv(
-        cast("IO[bytes]", counted),
-        read_options=pcsv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK_BYTES),
-        parse_options=pcsv.ParseOptions(newlines_in_values=True),
-        convert_options=pcsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.utf8()),
-            # Nothing at all is null; a quoted empty text is an empty text.
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-    return names, _whole(place, stream, counted, reader)
-
-
-class _Counted(io.RawIOBase):
-    """A stream, and how many quotes went by."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.quotes = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        self.quotes += data.count(b'"')
-        return data
-
-
-def _whole(
-    place: str, stream: IO[bytes], counted: _Counted, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The batches; then an error if the file ends within quotes. The reader takes what stands there for a value, but somebody
-    stopped writing. An odd number of quotes can be right, so that it takes a second look to tell."""
-    yield from batches
-    if counted.quotes % 2 == 0:
-        return
-    stream.seek(0)
-    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-    try:
-        for _ in csv.reader(text, strict=True):
-            pass
-    except (csv.Error, UnicodeDecodeError) as error:
-        if "end of data" in str(error):
-            raise _unreadable(
-                place, "it ends inside a quoted value: a quote is missing, or the rest of the file"
-            ) from None
-    finally:
-        text.detach()
-
-
-def _header(place: str, stream: IO[bytes]) -> list[str]:
-    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-    try:
-        names = next(csv.reader(text), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise _unreadable(place, f"its header: {error}") from error
-    finally:
-        text.detach()
-        stream.seek(0)
-    if not names:
-        raise _unreadable(place, "it has no header")
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise _unreadable(place, f"two columns are named {doubled[0][:80]!r}")
-    return names
-
-
-def _unreadable(place: str, reason: str) -> Exception:
-    violation = Violation(v.MALFORMED, f"cannot be read: {' '.join(reason.split())[:200]}", source=place)
-    return data_invalid([violation], 1)
+def _delimited(place: str, options: CsvOptions) -> CsvOptions:
+    """A file named .tsv has tabs, unless another delimiter was asked for."""
+    return replace(options, delimiter="\t") if _format(place) == ".tsv" and options.delimiter == "," else options

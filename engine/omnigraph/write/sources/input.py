@@ -55,6 +55,7 @@ class Input:
     records: int = 0  # all that were read, refused ones included
     malformed: ViolationLog = field(default_factory=ViolationLog)
     rejected: tuple[Rejected, ...] = ()  # only where bad rows are to be set aside
+    warnings: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -90,7 +91,7 @@ def read_source(
                 collected.add(stream.type, piece)
         records = collected.count + rejects.refused
     rejected = tuple(sorted(rejects.records, key=lambda one: one.order))
-    return Input(collected.tables(), records, rejects.log, rejected)
+    return Input(collected.tables(), records, rejects.log, rejected, rejects.warnings)
 
 
 class _Collector:

@@ -17,6 +17,7 @@ from omnigraph.schema.arrow import arrow_type
 from omnigraph.schema.catalog import Catalog, EdgeType, PropType, ScalarKind, TableType
 from omnigraph.write.base.constants import ENDS
 from omnigraph.write.base.rejects import Rejects
+from omnigraph.write.sources.batch import TableFile
 from omnigraph.write.sources.json_stream import Repeated, read_values
 from omnigraph.write.sources.pieces import Piece
 from omnigraph.write.sources.records import RecordReader
@@ -51,7 +52,7 @@ class ObjectReader:
             rejects,
             source=source,
             order=order,
-            columns=self._columns,
+            file=TableFile((), self._columns),
             reading=read_json_values,
         )
         self._records = RecordReader(

@@ -154,9 +154,7 @@ def _open_one(declared: TableType, given: Any, context: Context, order: int) -> 
         given = TableFile(given)
     if isinstance(given, TableFile):
         places = expand(given.paths)
-        return TableStream(
-            declared, lambda: _file_pieces(declared, places, given.columns, context, order)
-        ), order + len(places)
+        return TableStream(declared, lambda: _file_pieces(declared, places, given, context, order)), order + len(places)
     if isinstance(given, list | tuple) and all(isinstance(one, Mapping) for one in given):
         return TableStream(declared, lambda: _row_pieces(declared, given, context, order), True), order + 1
     batches, held = _batches(given, declared)
@@ -181,14 +179,14 @@ def _reader(declared: TableType, context: Context, source: str | None, order: in
 
 
 def _file_pieces(
-    declared: TableType, places: list[str], columns: Mapping[str, str], context: Context, order: int
+    declared: TableType, places: list[str], given: TableFile, context: Context, order: int
 ) -> Iterator[Piece]:
     for i, place in enumerate(places):
         more = {"reading": read_texts} if is_csv(place) else {}
-        reader = _reader(declared, context, _name(place), order + i, columns=columns, **more)
-        with open_table(place, context.opener) as (names, batches):
-            reader.resolve(names)
-            yield from reader.pieces(batches)
+        with open_table(place, context.opener, given.csv) as table:
+            reader = _reader(declared, context, _name(place), order + i, file=given, ragged=table.ragged, **more)
+            reader.resolve(table.names)
+            yield from reader.pieces(table.batches)
 
 
 def _batches(given: Any, declared: TableType) -> tuple[pa.RecordBatchReader, bool]:

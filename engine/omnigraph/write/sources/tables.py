@@ -26,6 +26,9 @@ from omnigraph.write.base.constants import ENDS, PIECE_ROWS
 from omnigraph.write.base.rejects import Finding, Rejects
 from omnigraph.write.base.violations import Violation, data_invalid, show_value
 from omnigraph.write.base.wording import Wording
+from omnigraph.write.sources.batch import TableFile
+from omnigraph.write.sources.csv_files import RaggedRow
+from omnigraph.write.sources.formats import read_formatted
 from omnigraph.write.sources.pieces import Piece, RawRows, settle
 from omnigraph.write.values.cells import to_json
 from omnigraph.write.values.columns import build_column
@@ -34,6 +37,8 @@ from omnigraph.write.values.endpoint_text import end_array
 
 pc: Any = pyarrow.compute
 _TEXT = PropType(ScalarKind.STRING, nullable=True)
+
+_AS_IT_IS: Final = TableFile(())
 
 Reading = Callable[[PropType, "pa.Array[Any]"], tuple[Any, list[BadRows]]]
 
@@ -51,7 +56,8 @@ class TableReader:
         *,
         source: str | None = None,
         order: int = 0,
-        columns: Mapping[str, str] | None = None,
+        file: TableFile | None = None,
+        ragged: Sequence[RaggedRow] = (),
         reading: Reading = conform_column,
         partial: bool = False,
     ) -> None:
@@ -62,7 +68,9 @@ class TableReader:
         self._clock = clock
         self._rejects = rejects
         self._part = SourcePart(name=source, order=order)
-        self._mapping = columns or {}
+        self._file = file or _AS_IT_IS
+        self._ragged = ragged
+        self._refused = 0  # how many of ``ragged`` have been refused
         self._reading = reading
         self._names: tuple[str, ...] | None = None
         self._places: dict[str, str] = {}  # target: source column
@@ -74,6 +82,7 @@ class TableReader:
             self.resolve(batch.schema.names)
             for start in range(0, batch.num_rows, PIECE_ROWS):
                 yield self._piece(batch.slice(start, PIECE_ROWS))
+        self._refuse_ragged(len(self._ragged))
 
     def check(self, schema: pa.Schema) -> None:
         """Refuse a source by its columns alone: their names, and kinds that no row could have."""
@@ -85,7 +94,7 @@ class TableReader:
         if self._names == tuple(names):
             return
         self._names = tuple(names)
-        self._places, faults = place_columns(self._type, names, self._mapping, partial=self._partial)
+        self._places, faults = place_columns(self._type, names, self._file, partial=self._partial)
         if faults:
             placed = [self._placed(fault) for fault in faults]
             raise data_invalid(placed[: v.SHOWN_MAX], len(placed))
@@ -100,8 +109,7 @@ class TableReader:
         )
 
     def _piece(self, batch: pa.RecordBatch) -> Piece:
-        origin = Origin((SourcePart(0, self._part.name, self._part.order, self.records + 1),))
-        self.records += batch.num_rows
+        origin = self._origin(batch.num_rows)
         wording = Wording(self._type, origin)
         raw = RawRows(self._type, batch.num_rows, partial=self._partial)
         sources = {target: batch.column(name) for target, name in self._places.items()}
@@ -122,16 +130,52 @@ class TableReader:
             self._clock,
         )
 
+    def _origin(self, rows: int) -> Origin:
+        """Where the next rows stand in the source, counted past those that have no place in the table."""
+        first = self.records + 1
+        if self._refused == len(self._ragged) or self._ragged[self._refused].number >= first + rows:
+            self.records += rows
+            return Origin((SourcePart(0, self._part.name, self._part.order, first),))
+        numbers = np.empty(rows, dtype=np.int64)
+        for row in range(rows):
+            while self._refused < len(self._ragged) and self._ragged[self._refused].number == self.records + 1:
+                self._refuse_ragged(self._refused + 1)
+            self.records += 1
+            numbers[row] = self.records
+        return Origin((SourcePart(0, self._part.name, self._part.order, first),), numbers)
+
+    def _refuse_ragged(self, end: int) -> None:
+        for row in self._ragged[self._refused : end]:
+            message = f"a row of {row.found} cells where the file has {row.expected} columns"
+            reason = self._placed(Violation(v.MALFORMED, message, value=show_value(row.text)))
+            self._rejects.record(row.text, row.number, self._part.name, self._part.order, [reason])
+            self.records += 1
+        self._refused = end
+
     def _read(
         self, target: str, kind: PropType, column: pa.Array[Any], wording: Wording, findings: list[Finding]
     ) -> pa.Array[Any]:
+        how = self._file.csv.formats.get(self._places.get(target, target))
         try:
-            taken, bad = self._reading(kind, column)
+            if how is not None:
+                taken, bad = read_formatted(kind, column, how)
+            elif self._file.decimals == "round" and pa.types.is_decimal(column.type) and kind.scalar.is_float:
+                taken, bad = self._rounded(target, kind, column), []
+            else:
+                taken, bad = self._reading(kind, column)
         except (WrongKind, pa.ArrowException) as error:
             raise self._wrong_kind(target, str(kind), column.type) from error
         findings += [_finding(target, kind, column, each, wording) for each in bad]
         array: pa.Array[Any] = taken
         return array
+
+    def _rounded(self, target: str, kind: PropType, column: pa.Array[Any]) -> pa.Array[Any]:
+        """Decimals as the nearest numbers of the property; a warning says how many were not exact."""
+        rounded: pa.Array[Any]
+        rounded, inexact = conform_column(kind, column)
+        for bad in inexact:
+            self._rejects.warn(f"{self._type.name}.{target}: decimals were rounded to {kind}", len(bad.rows))
+        return rounded
 
     def _end(self, target: str, column: pa.Array[Any], wording: Wording, findings: list[Finding]) -> pa.Array[Any]:
         assert isinstance(self._type, EdgeType)
@@ -160,10 +204,11 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def place_columns(
-    declared: TableType, names: Sequence[str], mapping: Mapping[str, str], *, partial: bool = False
+    declared: TableType, names: Sequence[str], file: TableFile, *, partial: bool = False
 ) -> tuple[dict[str, str], list[Violation]]:
     """Target (``id``, ``src``, ``dst`` or a property) to source column, and what does not fit. ``partial``: only the
     properties of a key need a column."""
+    mapping = file.columns
     needed = set(declared.by_name)
     if partial:
         needed = set(getattr(declared, "key", None) or ())
@@ -182,7 +227,12 @@ def place_columns(
             faults.append(_column_fault(v.UNKNOWN_PROPERTY, f"the source has no column {show_value(source)}", source))
         else:
             places[target] = source
-    spoken_for = set(mapping.values())
+    faults += [
+        _column_fault(v.UNKNOWN_PROPERTY, f"the source has no column {show_value(name)}", name)
+        for name in [*file.skip, *file.csv.formats]
+        if name not in names
+    ]
+    spoken_for = {*mapping.values(), *file.skip}
     for name in names:
         target = physical.get(name, name)
         if name in spoken_for:

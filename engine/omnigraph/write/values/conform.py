@@ -1,6 +1,7 @@
 """Arrow columns of others in the physical kind of a property, or the rows that cannot be taken.
 
-Only casts that lose nothing: wider integers, other text layouts, dictionaries, coarser or finer moments where exact.
+Only casts that lose nothing: wider integers, other text layouts, dictionaries, coarser or finer moments and decimals
+where exact.
 The one rounding is that of vectors, whose numbers are single precision whatever the source computed in. A column of
 another kind altogether raises ``WrongKind``: there is no row to blame.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +37,7 @@ _INTEGER_TYPES: Final = {
     "uint32": (0, 2**32 - 1),
     "uint64": (0, 2**64 - 1),
 }
+_DECIMAL_DIGITS_MAX: Final = 76
 _UNITS_PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
@@ -128,6 +131,8 @@ def _bools(_: ScalarKind, column: Array) -> Taken:
 
 
 def _integers(kind: ScalarKind, column: Array) -> Taken:
+    if pa.types.is_decimal(column.type):
+        return _decimal_integers(kind, column)
     if not pa.types.is_integer(column.type):
         raise WrongKind
     wanted = arrow_type(PropType(kind))
@@ -144,8 +149,33 @@ def _integers(kind: ScalarKind, column: Array) -> Taken:
     return pc.cast(column, wanted, safe=False), _bad(mask, v.OVERFLOW, f"the integer is outside {low}..{high}")
 
 
+def _decimal_integers(kind: ScalarKind, column: Array) -> Taken:
+    wide = pa.decimal256(_DECIMAL_DIGITS_MAX, 0)
+    whole = pc.cast(column, wide, safe=False)
+    low, high = INTEGER_BOUNDS[kind]
+    bounds = [pa.scalar(Decimal(bound), pa.decimal128(38, 0)).cast(wide) for bound in (low, high)]
+    outside = pc.or_(pc.less(whole, bounds[0]), pc.greater(whole, bounds[1]))
+    broken = pc.not_equal(
+        *(pc.cast(each, pa.decimal256(_DECIMAL_DIGITS_MAX, column.type.scale)) for each in (whole, column))
+    )
+    bad = _bad(outside, v.OVERFLOW, f"the integer is outside {low}..{high}")
+    bad += _bad(broken, v.OVERFLOW, "the decimal is no whole number")
+    return pc.cast(pc.if_else(outside, None, whole), arrow_type(PropType(kind)), safe=False), bad
+
+
+def _decimal_floats(kind: ScalarKind, column: Array) -> Taken:
+    """Decimals that come back as they were at their own scale."""
+    taken = pc.cast(column, arrow_type(PropType(kind)), safe=False)
+    wide = pa.decimal256(_DECIMAL_DIGITS_MAX, column.type.scale)
+    lost = pc.not_equal(pc.cast(taken, wide, safe=False), pc.cast(column, wide))
+    reason = f"the decimal has more digits than {kind.value} holds"
+    return taken, _bad(lost, v.OVERFLOW, reason)
+
+
 def _floats(kind: ScalarKind, column: Array) -> Taken:
     wanted = arrow_type(PropType(kind))
+    if pa.types.is_decimal(column.type):
+        return _decimal_floats(kind, column)
     if column.type == wanted:
         taken, bad = column, []
     elif pa.types.is_integer(column.type):
