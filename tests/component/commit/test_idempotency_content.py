@@ -52,6 +52,17 @@ def test_where_a_file_lies_does_not_count_and_what_is_in_it_does(graph: og.Graph
         graph.load(lines(tmp_path / "b.jsonl", BOB), mode="merge", idempotency_key="k")
 
 
+def test_a_file_that_is_read_in_another_way_is_another_input(graph: og.Graph, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("name\nNA\n")
+    graph.load({"Person": og.TableFile(tmp_path / "p.csv")}, mode="merge", idempotency_key="k")
+    other = og.TableFile(tmp_path / "p.csv", csv=og.CsvOptions(header=False), columns={"name": "1"})
+    with pytest.raises(IdempotencyMismatch):
+        graph.load({"Person": other}, mode="merge", idempotency_key="k")
+    nulls = og.TableFile(tmp_path / "p.csv", csv=og.CsvOptions(nulls=["x"]))
+    with pytest.raises(IdempotencyMismatch):
+        graph.load({"Person": nulls}, mode="merge", idempotency_key="k")
+
+
 def test_an_input_that_cannot_be_read_any_more_is_a_replay(graph: og.Graph, tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", ADA)
     first = graph.load(path, mode="merge", idempotency_key="k")

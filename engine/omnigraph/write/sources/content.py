@@ -10,6 +10,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from os import PathLike
 from typing import Any, Final
 
@@ -52,7 +53,12 @@ def _parts(source: Any) -> Iterator[tuple[str, str]]:
 def _table(table: Any) -> str:
     if isinstance(table, TableFile):
         paths = [table.paths] if isinstance(table.paths, str | PathLike) else list(table.paths)
-        return documents.digest([dict(table.columns), [_file(os.fspath(path)) for path in paths]])
+        how = (
+            [sorted(table.skip), asdict(table.csv), table.decimals]
+            if table != TableFile(table.paths, table.columns)
+            else []
+        )
+        return documents.digest([dict(table.columns), [_file(os.fspath(path)) for path in paths], *how])
     if isinstance(table, str | PathLike):
         return _file(os.fspath(table))
     return _records(table)
