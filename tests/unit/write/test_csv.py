@@ -115,7 +115,9 @@ def test_a_complaint_after_a_short_row_names_the_right_row(tmp_path: Path) -> No
         {"encoding": 5},
         {"nulls": "NA"},
         {"nulls": [1]},
-        {"formats": {"born": ""}},
+        {"formats": {"born": 1}},
+        {"formats": "born"},
+        {"header": 1},
     ],
 )
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:

@@ -55,10 +55,16 @@ class CsvOptions:
             raise InvalidInput(
                 f"no such encoding of texts: {str(self.encoding)[:40]!r}", hint="for example utf-8, latin-1 or utf-16"
             ) from None
-        if isinstance(self.nulls, str) or not all(isinstance(text, str) for text in self.nulls):
+        if isinstance(self.nulls, str) or not _are_texts(self.nulls):
             raise InvalidInput("nulls is a list of texts", hint='for example nulls=["NA", "\\\\N"]')
-        if not all(isinstance(name, str) and isinstance(how, str) and how for name, how in self.formats.items()):
+        if not isinstance(self.header, bool):
+            raise InvalidInput(f"header is True or False, not {str(self.header)[:40]!r}")
+        if not isinstance(self.formats, Mapping) or not _are_texts([*self.formats, *self.formats.values()]):
             raise InvalidInput("formats maps a column to a format", hint='for example formats={"born": "%d.%m.%Y"}')
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, Sequence) and all(isinstance(value, str) for value in values)
 
 
 def _check_character(name: str, value: object) -> None:
