@@ -57,10 +57,19 @@ class CsvOptions:
             ) from None
         if isinstance(self.nulls, str) or not _are_texts(self.nulls):
             raise InvalidInput("nulls is a list of texts", hint='for example nulls=["NA", "\\\\N"]')
-        if not isinstance(self.header, bool):
+        if not _is_bool(self.header):
             raise InvalidInput(f"header is True or False, not {str(self.header)[:40]!r}")
-        if not isinstance(self.formats, Mapping) or not _are_texts([*self.formats, *self.formats.values()]):
+        if not _is_mapping_of_texts(self.formats):
             raise InvalidInput("formats maps a column to a format", hint='for example formats={"born": "%d.%m.%Y"}')
+
+
+# Callers are not always checked by types: what a field promises is asked once more.
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_mapping_of_texts(value: Any) -> bool:
+    return isinstance(value, Mapping) and _are_texts([*value, *value.values()])
 
 
 def _are_texts(values: Any) -> bool:
