@@ -19,6 +19,7 @@ from bench import (
     report,
     results,
     schema,
+    solo,
     spark,
     startup,
     throughput,
@@ -39,14 +40,17 @@ APART = {
     "dagster": dagster.run,
     "dagster-live": dagster_live.run,
 }
+# Only when named: they compare this tree with another one.
+COMPARED = {"solo": solo.run}
 NAMES = (*AT_THE_WIRE, *ALONE)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench", description="What the engine costs; tables, and JSON beside them.")
-    parser.add_argument("names", nargs="+", choices=[*NAMES, *APART, "all", "report"])
+    parser.add_argument("names", nargs="+", choices=[*NAMES, *APART, *COMPARED, "all", "report"])
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not what it costs")
     parser.add_argument("--into", type=Path, default=results.FOLDER, help="folder of the JSON files")
+    parser.add_argument("--baseline", type=Path, help="another working tree of this project, to compare with")
     given = parser.parse_args(arguments)
     wanted = list(NAMES) if "all" in given.names else [name for name in NAMES if name in given.names]
     wanted += [name for name in APART if name in given.names]
@@ -59,6 +63,9 @@ def main(arguments: list[str] | None = None) -> int:
     for name in wanted:
         if name in ALONE or name in APART:
             _keep(name, {**ALONE, **APART}[name](quick=given.quick), given)
+    for name in (name for name in COMPARED if name in given.names):
+        _keep(name, COMPARED[name](quick=given.quick, baseline=given.baseline), given)
+        wanted.append(name)
     if wanted:
         print(f"\n{', '.join(wanted)}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
     if "report" in given.names:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.table.blob import BLOB_MARK, as_stored, stored_schema
+from omnigraph.table.files import data_file_name, version_files
 from omnigraph.table.fresh import BLOB_INLINE_MAX
 from omnigraph.testing.calls import Call, CallWatch, give_notice
 from omnigraph.testing.children import Child
@@ -77,3 +78,21 @@ def test_blobs_above_a_bound_lie_beside_the_data_file_at_their_size(tmp_path: Pa
     table = as_stored(pa.table({"id": ["a"], "data": [b"x" * size]}, schema=schema), handle.schema)
     lance.fragment.write_fragments(table, handle, mode="append")
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.blob")) == beside
+
+
+def test_a_data_file_keeps_its_name_where_it_is_read_without_making_a_class(tmp_path: Path) -> None:
+    handle = create(str(tmp_path / "t"))
+    [fragment] = commit(handle, append(handle, ["a"])).get_fragments()
+    [file] = fragment.metadata.files
+    assert data_file_name(file) == str(file.path)
+    assert data_file_name(lance.fragment.DataFile("x.lance", [0])) == "x.lance"
+
+
+def test_the_transaction_that_a_manifest_names_is_found_by_its_uuid(tmp_path: Path) -> None:
+    handle = create(str(tmp_path / "t"))
+    landed = commit(handle, append(handle, ["b"]))
+    taken_apart = version_files(landed)
+    uuid = taken_apart[1].removeprefix("_transactions/1-").removesuffix(".txn")
+    assert version_files(landed, uuid) == taken_apart
+    # Another uuid is not believed: the manifest's own name counts.
+    assert version_files(landed, "0" * len(uuid)) == taken_apart

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.commit import plan as p
@@ -68,12 +68,12 @@ def encode_plan(plan: p.PublishPlan, *, applied: Sequence[Pin] | None = None) ->
         **_common(plan.graph, plan.op, plan.kind, plan.branch, plan.owner),
         "plan": plan.id,
         "state": ARMED if applied is None else APPLIED,
-        "base": asdict(plan.base),
+        "base": _members(plan.base),
         "effects": [_effect(effect) for effect in plan.effects],
-        "reads": [asdict(read) for read in plan.reads],
+        "reads": [_members(read) for read in plan.reads],
         "delta": _delta(plan.delta),
         "sources": [
-            {**asdict(source), "tables": [{**asdict(t), "bases": _bases(t.bases)} for t in source.tables]}
+            {**vars(source), "tables": [{**vars(t), "bases": _bases(t.bases)} for t in source.tables]}
             for source in plan.sources
         ],
         "merge": None if plan.merge is None else dict(plan.merge),
@@ -120,7 +120,7 @@ def _common(graph: str, op: str, kind: str, branch: p.BranchName, owner: p.Owner
         "op": op,
         "plan": None,
         "kind": kind,
-        "branch": asdict(branch),
+        "branch": _members(branch),
         "base": None,
         "reads": [],
         "delta": _delta(p.Delta()),
@@ -131,8 +131,13 @@ def _common(graph: str, op: str, kind: str, branch: p.BranchName, owner: p.Owner
         "applied": None,
         "offer": None,
         "durable": False,
-        "owner": asdict(owner),
+        "owner": _members(owner),
     }
+
+
+def _members(value: Any) -> dict[str, Any]:
+    """The members of a flat value. Not ``asdict``, which copies every one of them deeply."""
+    return dict(vars(value))
 
 
 def _effect(effect: Effect) -> dict[str, Any]:
@@ -140,8 +145,8 @@ def _effect(effect: Effect) -> dict[str, Any]:
         "kind": effect.kind,
         "key": effect.key,
         "identity": effect.identity,
-        "base": None if effect.base is None else asdict(effect.base),
-        "target": None if effect.target is None else asdict(effect.target),
+        "base": None if effect.base is None else _members(effect.base),
+        "target": None if effect.target is None else _members(effect.target),
         "pin_row": None if effect.pin_row is None else pin_row(effect.pin_row),
     }
 
@@ -186,8 +191,8 @@ def _delta(delta: p.Delta) -> dict[str, Any]:
             "id": schema.id,
             "steps": [dict(step) for step in delta.steps],
         },
-        "register": [asdict(registration) for registration in delta.register],
-        "tombstone": [asdict(tombstone) for tombstone in delta.tombstone],
+        "register": [_members(registration) for registration in delta.register],
+        "tombstone": [_members(tombstone) for tombstone in delta.tombstone],
         "rename": [
             {"identity": one.identity, "from": one.from_key, "to": one.to_key, "incarnation": one.incarnation}
             for one in delta.rename
@@ -196,7 +201,7 @@ def _delta(delta: p.Delta) -> dict[str, Any]:
 
 
 def _request(request: p.RequestInfo) -> dict[str, Any]:
-    return {**asdict(request), "parents": list(request.parents)}
+    return {**vars(request), "parents": list(request.parents)}
 
 
 def _sealed(body: Mapping[str, Any]) -> bytes:

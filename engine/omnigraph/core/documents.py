@@ -82,7 +82,13 @@ def digest(body: object) -> str:
 
 def seal(body: Mapping[str, Any]) -> bytes:
     """The bytes of a document with its checksum."""
-    return canonical({**body, CHECKSUM: checksum(body)})
+    before, after = (
+        canonical({key: value for key, value in body.items() if key != CHECKSUM and (key < CHECKSUM) is early})[1:-1]
+        for early in (True, False)
+    )
+    # Encoded once: the checksum is put where its name stands among the members.
+    digest = hashlib.sha256(b"{%s}" % b",".join(filter(None, (before, after)))).hexdigest()
+    return b"{%s}" % b",".join(filter(None, (before, b'"%s":"%s"' % (CHECKSUM.encode(), digest.encode()), after)))
 
 
 def check_size(data: bytes, what: str, limit: str, bytes_max: int) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -383,10 +384,13 @@ def _optional(read: Callable[[Any], _T], value: Any) -> _T | None:
 # --- Arrow --------------------------------------------------------------------------------------------------------------
 
 
+_CELLS = attrgetter(*r.ARROW_SCHEMA.names)
+
+
 def to_arrow(rows: Iterable[r.RawRow]) -> pa.Table:
-    listed = list(rows)
-    columns = {name: [getattr(row, name) for row in listed] for name in r.ARROW_SCHEMA.names}
-    return pa.table(columns, schema=r.ARROW_SCHEMA)
+    columns = zip(*map(_CELLS, rows), strict=True)
+    arrays = [pa.array(cells, field.type) for cells, field in zip(columns, r.ARROW_SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=r.ARROW_SCHEMA)
 
 
 def from_arrow(table: pa.Table) -> list[r.RawRow]:

@@ -21,13 +21,7 @@ _HEX = frozenset(string.digits + "abcdef")
 
 def digest(rows: Iterable[r.RawRow]) -> str:
     """Return the xxh3-128 over a canonical JSON array of the rows: each an object of all columns, null written."""
-    hashed = xxhash.xxh3_128(b"[")
-    for number, row in enumerate(rows):
-        if number:
-            hashed.update(b",")
-        hashed.update(_canonical(row))
-    hashed.update(b"]")
-    return hashed.hexdigest()
+    return xxhash.xxh3_128_hexdigest(b"[%s]" % b",".join(map(_canonical, rows)))
 
 
 def _canonical(row: r.RawRow) -> bytes:

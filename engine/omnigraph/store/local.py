@@ -344,7 +344,12 @@ class LocalStore:
         return os.path.join(self._root, *check_key(key).split("/"))
 
     def _check_inside(self, folder: str) -> None:
-        """A symbolic link below the root must not lead out of it, whoever put it there."""
+        """A symbolic link below the root must not lead out of it, whoever put it there. Where there is none, nothing can."""
+        at = folder
+        while at != self._root and not os.path.islink(at):
+            at = os.path.dirname(at)
+        if at == self._root:
+            return
         real_root = os.path.realpath(self._root)
         real = os.path.realpath(folder)
         if real != real_root and not real.startswith(real_root.rstrip(os.sep) + os.sep):

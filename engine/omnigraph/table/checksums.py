@@ -206,7 +206,7 @@ def note_commit(base: LanceDataset, transaction: Transaction, landed: LanceDatas
         if added is None:
             added = files.added_between(base, landed)
         op = (transaction.transaction_properties or {}).get(OP_PROPERTY) or transaction.uuid
-        append_lines(place, op, map(place.path, (*added, *files.version_files(landed))))
+        append_lines(place, op, map(place.path, (*added, *files.version_files(landed, transaction.uuid))))
 
 
 def note_rewrite(op: str, fragments: Iterable[FragmentMetadata], versions: Iterable[LanceDataset]) -> None:

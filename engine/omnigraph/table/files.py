@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from lance import LanceOperation, Transaction
-from lance.fragment import FragmentMetadata
+from lance.fragment import DataFile, FragmentMetadata
 
 from omnigraph.core.errors import Corruption
 from omnigraph.table.names import V2_MANIFEST_MAX
@@ -24,12 +24,21 @@ _VARINT, _EIGHT_BYTES, _COUNTED, _FOUR_BYTES = 0, 1, 2, 5
 _DETACHED = 1 << 63
 
 
-def version_files(handle: LanceDataset) -> tuple[str, ...]:
-    """The version file of the handle's version and its transaction file, if it has one."""
+def data_file_name(file: DataFile) -> str:
+    """The name of a data file. Lance's ``path`` makes a class at each access, which costs more than reading a small file."""
+    return str(file._path)
+
+
+def version_files(handle: LanceDataset, uuid: str | None = None) -> tuple[str, ...]:
+    """The version file of the handle's version and its transaction file, if it has one. ``uuid``: of the transaction that has
+    made it, where the caller knows that; the name is then looked for in the manifest, which need not be taken apart."""
     version = handle.version
     name = f"d{version}" if version & _DETACHED else f"{V2_MANIFEST_MAX - version:020d}"
     found = [f"_versions/{name}.manifest"]
-    transaction = _text_field(handle._ds.serialized_manifest(), _TRANSACTION_FILE)
+    manifest = handle._ds.serialized_manifest()
+    expected = f"{version - 1}-{uuid}.txn"
+    named = uuid is not None and _tagged(_TRANSACTION_FILE, expected) in manifest
+    transaction = expected if named else _text_field(manifest, _TRANSACTION_FILE)
     if transaction:
         found.append(f"_transactions/{transaction}")
     for path in found:
@@ -48,8 +57,9 @@ def fragment_files(folder: str, fragments: Iterable[FragmentMetadata]) -> tuple[
     for fragment in fragments:
         for file in fragment.files:
             if file.base_id is None:
-                found.append(f"data/{file.path}")
-                found += _below(folder, f"data/{os.path.splitext(file.path)[0]}")  # blobs too large for a data file
+                name = data_file_name(file)
+                found.append(f"data/{name}")
+                found += _below(folder, f"data/{os.path.splitext(name)[0]}")  # blobs too large for a data file
         deletion = fragment.deletion_file
         if deletion is not None and deletion.base_id is None:
             found.append(deletion.path(fragment.id))
@@ -117,6 +127,12 @@ def _below(folder: str, name: str) -> list[str]:
         relative = os.path.relpath(path, folder)
         found += [f"{relative}/{one}" for one in names]
     return sorted(found)
+
+
+def _tagged(field: int, text: str) -> bytes:
+    """How a short text stands in a message."""
+    data = text.encode()
+    return bytes((field << 3 | _COUNTED, len(data))) + data
 
 
 def _text_field(message: bytes, wanted: int) -> str | None:

@@ -22,6 +22,7 @@ from lance.fragment import DeletionFile, FragmentMetadata, write_fragments
 from omnigraph.core.errors import Corruption, StoreUnavailable
 from omnigraph.table.blob import blob_columns
 from omnigraph.table.errors import brief
+from omnigraph.table.files import data_file_name
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -101,7 +102,7 @@ def damaged(handle: LanceDataset) -> dict[int, str]:
     found = {}
     for fragment in handle.get_fragments():
         for path, problem in _problems(folder, [fragment.metadata]):
-            found[fragment.fragment_id] = f"{path.relative_to(folder)}: {problem}"
+            found[fragment.fragment_id] = f"{os.path.relpath(path, folder)}: {problem}"
     return found
 
 
@@ -111,7 +112,7 @@ def check_index(uri: str, segment: Any) -> None:
     if folder is None:
         return
     for file in segment.files or ():
-        path = folder / "_indices" / str(segment.uuid) / file.path
+        path = f"{folder}/_indices/{segment.uuid}/{file.path}"
         problem = _short(path, file.size_bytes)
         if problem is not None:
             raise _not_whole(path, problem)
@@ -120,53 +121,53 @@ def check_index(uri: str, segment: Any) -> None:
 # --- what is wrong with a file ------------------------------------------------------------------------------------------
 
 
-def _local(uri: str) -> Path | None:
-    return None if "://" in uri else Path(uri)
+def _local(uri: str) -> str | None:
+    return None if "://" in uri else uri.rstrip("/")
 
 
-def _not_whole(path: Path, problem: str) -> StoreUnavailable:
-    return StoreUnavailable(f"a new file was not written whole: {problem}: path={path}", hint=_HINT, path=str(path))
+def _not_whole(path: str, problem: str) -> StoreUnavailable:
+    return StoreUnavailable(f"a new file was not written whole: {problem}: path={path}", hint=_HINT, path=path)
 
 
-def _problems(folder: Path, fragments: Iterable[FragmentMetadata]) -> Iterator[tuple[Path, str]]:
+def _problems(folder: str, fragments: Iterable[FragmentMetadata]) -> Iterator[tuple[str, str]]:
     for fragment in fragments:
         for file in fragment.files:
             if file.base_id is None:
-                path = folder / "data" / file.path
+                path = f"{folder}/data/{data_file_name(file)}"
                 yield from _told(path, _short(path, file.file_size_bytes))
         yield from _deletion_problems(folder, fragment)
 
 
-def _deletion_problems(folder: Path, fragment: FragmentMetadata) -> Iterator[tuple[Path, str]]:
+def _deletion_problems(folder: str, fragment: FragmentMetadata) -> Iterator[tuple[str, str]]:
     deletion = fragment.deletion_file
     if deletion is not None and deletion.base_id is None:
-        path = folder / deletion.path(fragment.id)
+        path = f"{folder}/{deletion.path(fragment.id)}"
         yield from _told(path, _bad_deletions(path, deletion))
 
 
-def _told(path: Path, problem: str | None) -> Iterator[tuple[Path, str]]:
+def _told(path: str, problem: str | None) -> Iterator[tuple[str, str]]:
     if problem is not None:
         yield path, problem
 
 
-def _short(path: Path, wanted: int | None) -> str | None:
+def _short(path: str, wanted: int | None) -> str | None:
     found = _size(path)
     if found is None:
         return "it is not there"
     return None if wanted is None or found == wanted else f"{found} of {wanted} bytes are there"
 
 
-def _size(path: Path) -> int | None:
+def _size(path: str) -> int | None:
     try:
-        return path.stat().st_size
+        return os.stat(path).st_size
     except FileNotFoundError:
         return None
 
 
-def _bad_deletions(path: Path, deletion: DeletionFile) -> str | None:
+def _bad_deletions(path: str, deletion: DeletionFile) -> str | None:
     """Nobody has written down how long a deletion file is, so it is read."""
     try:
-        data = path.read_bytes()
+        data = Path(path).read_bytes()
     except FileNotFoundError:
         return "it is not there"
     try:
@@ -243,7 +244,7 @@ class _BlobBytes:
             blobs: Any = rows.column(name)
             self._wanted += _large(pc.binary_length(blobs))
 
-    def check(self, folder: Path, fragments: Sequence[FragmentMetadata]) -> None:
+    def check(self, folder: str, fragments: Sequence[FragmentMetadata]) -> None:
         if not self._columns:
             return
         _check_beside(folder, fragments, self._wanted)
@@ -254,8 +255,10 @@ def _large(lengths: Any) -> int:
     return sum(length for length in lengths.to_pylist() if length is not None and length > BLOB_INLINE_MAX)
 
 
-def _check_beside(folder: Path, fragments: Sequence[FragmentMetadata], wanted: int) -> None:
-    beside = [folder / "data" / os.path.splitext(file.path)[0] for one in fragments for file in one.files]
+def _check_beside(folder: str, fragments: Sequence[FragmentMetadata], wanted: int) -> None:
+    beside = [
+        Path(folder, "data", os.path.splitext(data_file_name(file))[0]) for one in fragments for file in one.files
+    ]
     found = sum(path.stat().st_size for place in beside if place.is_dir() for path in place.iterdir())
     if found < wanted:
-        raise _not_whole(folder / "data", f"{found} of {wanted} bytes of blobs are there")
+        raise _not_whole(f"{folder}/data", f"{found} of {wanted} bytes of blobs are there")

@@ -16,6 +16,7 @@ from omnigraph.core.errors import Corruption
 from omnigraph.core.meter import Meter
 from omnigraph.table.dataset import COMMIT_TIMEOUT, DATA_STORAGE_VERSION, TableRef, Tables, translated
 from omnigraph.table.errors import Fate, classify, panics_raised
+from omnigraph.table.files import data_file_name
 from omnigraph.table.fresh import write_files
 from omnigraph.table.predicate import Compare, to_filter
 from omnigraph.table.reading import metered
@@ -42,7 +43,7 @@ class Fragments:
     @property
     def files(self) -> list[str]:
         """Their data files, one each."""
-        return [fragment.files[0].path for fragment in self.metadata]
+        return [data_file_name(fragment.files[0]) for fragment in self.metadata]
 
 
 def fragment_count(handle: LanceDataset) -> int:
@@ -51,7 +52,7 @@ def fragment_count(handle: LanceDataset) -> int:
 
 def fragment_files(handle: LanceDataset) -> list[str]:
     """The data file of each fragment, oldest first. A file never changes, so its name can key a cache."""
-    return [fragment.metadata.files[0].path for fragment in handle.get_fragments()]
+    return [data_file_name(fragment.metadata.files[0]) for fragment in handle.get_fragments()]
 
 
 def write_ahead(handle: LanceDataset, table: pa.Table, meter: Meter | None = None) -> Fragments:

@@ -146,7 +146,9 @@ def on_state(change: Change, state: State, plan: PublishPlan) -> Change:
     parent = state.head.commit_id
     for row in change.history:
         if isinstance(row, CommitRow):
-            row = replace(row, parents=(parent, *row.parents[1:]), ref=state.ref)
+            parents = (parent, *row.parents[1:])
+            if (row.parents, row.ref) != (parents, state.ref):
+                row = replace(row, parents=parents, ref=state.ref)
             parent = row.commit_id
         rows.append(row)
     return replace(change, history=tuple(rows))
