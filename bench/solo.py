@@ -127,6 +127,6 @@ def run(*, quick: bool = False, baseline: Path | None = None) -> tuple[list[Tabl
         f"Medians and quartiles of {rounds} rounds of {commits} commits, sides in turns, a local disk, durability relaxed. "
         "The ratios are medians of those of each round. Bars: commits/s at least 0.95, processor time at most 0.8 of 7f6823d."
     )
-    return [table("One small commit after the other", ["write", "engine", "commits/s", "ms of a core"], rows, [note])], {
-        "of_baseline": facts
-    }
+    return [
+        table("One small commit after the other", ["write", "engine", "commits/s", "ms of a core"], rows, [note])
+    ], {"of_baseline": facts}
