@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ from omnigraph.core.textfile import read_text
 if TYPE_CHECKING:
     from omnigraph.schema.plan import SchemaPlan
     from omnigraph.schema.view import SchemaView
-    from omnigraph.write.schema_apply import SchemaReceipt
+    from omnigraph.wire.optimize import TableReport
+    from omnigraph.write.schema_apply import SchemaOptions, SchemaReceipt
 
 
 class GraphSchema:
@@ -65,7 +67,8 @@ class GraphSchema:
         """Make ``new`` the accepted schema: one call, one commit over all tables, one receipt.
 
         ``fill`` says where an added property gets its values: ``{"Person.score": 0.5}``, ``{"property": name}`` or
-        ``{"sql": expression}``. The same text again changes nothing: ``commit_id`` is None.
+        ``{"sql": expression}``. The same text again changes nothing: ``commit_id`` is None. With ``allow_data_loss`` the data
+        files that hold what was dropped are rewritten after the commit; a cleanup then takes the old ones.
         """
         from omnigraph.core.actor import resolve_actor
         from omnigraph.write.schema_apply import SchemaOptions, apply_schema
@@ -81,8 +84,41 @@ class GraphSchema:
                 deadline_s=deadline_s,
             )
             receipt = apply_schema(self._engine, read_schema(new), options)
+            if allow_data_loss and not receipt.replayed:
+                receipt = self._rewrite_dropped(receipt, options)
             doing.facts |= {"commit_id": receipt.commit_id, "branch": branch, "replayed": receipt.replayed}
             return receipt
+
+    def _rewrite_dropped(self, receipt: SchemaReceipt, options: SchemaOptions) -> SchemaReceipt:
+        """Rewrite what still holds dropped columns. What could not be done is a warning: the change stands."""
+        plan = receipt.plan
+        if plan is None:
+            return receipt
+        left = [one for one in self._rewritten(plan, options) if one.skipped is not None]
+        warnings = [
+            *receipt.warnings,
+            *(
+                f"{one.table_key} still holds what was dropped ({one.skipped}): apply the same schema with allow_data_loss again"
+                for one in left
+            ),
+        ]
+        if plan.drops:
+            names = ", ".join(step.subject for step in plan.drops[:5])
+            warnings.append(
+                f"older commits, checkpoints and branches may keep the bytes of {names}; a cleanup lists those that do, and "
+                "deletes the bytes of commits that are not retained"
+            )
+        return replace(receipt, warnings=tuple(warnings))
+
+    def _rewritten(self, plan: SchemaPlan, options: SchemaOptions) -> Sequence[TableReport]:
+        """The tables from which this change took columns; of a text that was accepted already, all of them: an earlier call may
+        have ended between its commit and the rewrite."""
+        from omnigraph.upkeep.optimize import rewrite_dropped
+
+        keys = {plan.new.by_id[step.type_id].table_key for step in plan.drops if step.prop_id is not None}
+        if plan.steps and not keys:
+            return ()
+        return rewrite_dropped(self._engine, sorted(keys) or None, branch=options.branch, actor=options.actor)
 
 
 def read_schema(schema: str | Path) -> str:

@@ -160,6 +160,11 @@ class SchemaPlan:
         return any(step.loss for step in self.steps)
 
     @property
+    def drops(self) -> tuple[SchemaStep, ...]:
+        """The steps that drop a type or a property."""
+        return tuple(step for step in self.steps if step.kind in (StepKind.DROP_TYPE, StepKind.DROP_PROPERTY))
+
+    @property
     def is_empty(self) -> bool:
         return not self.steps
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import lance.optimize
 
 from omnigraph.core.meter import Meter
-from omnigraph.table import checksums
+from omnigraph.table import checksums, field_sets
 from omnigraph.table.dataset import (
     CommitUnknown,
     NotLanded,
@@ -50,17 +50,29 @@ VERSIONS_OF_A_REWRITE = 2
 
 @dataclass(frozen=True)
 class Limits:
-    """How large rewritten fragments become, and how much memory a rewrite may take. None: Lance's defaults."""
+    """How large rewritten fragments become, and how much memory a rewrite may take. None: Lance's defaults. ``dropped_only``:
+    rewrite the fragments that hold columns which the schema no longer has, and no others."""
 
     target_rows: int | None = None
     memory_mb: int | None = None
+    dropped_only: bool = False
 
 
 def plan_rewrites(handle: LanceDataset, limits: Limits) -> list[Task]:
-    """Groups of fragments worth rewriting. No request. The same plan on the same version."""
+    """Groups of fragments worth rewriting. No request. The same plan on the same version.
+
+    Lance plans for what is small or has deleted rows. A fragment whose columns lie in several files, because a change of the
+    schema has given it values, is rewritten alone."""
+    chosen = options(handle, limits)
     with translated("plan a compaction"):
-        tasks: list[Task] = Compaction.plan(handle, options(handle, limits)).tasks
-    return tasks
+        if limits.dropped_only:
+            tasks, alone = [], field_sets.with_dropped(handle)
+        else:
+            tasks, alone = list(Compaction.plan(handle, chosen).tasks), field_sets.scattered(handle)
+        planned = {fragment.id for task in tasks for fragment in task.fragments}
+        return tasks + [
+            task_from_json(field_sets.task_document(handle, one, chosen)) for one in alone if one.id not in planned
+        ]
 
 
 def options(handle: LanceDataset, limits: Limits) -> Any:

@@ -31,14 +31,16 @@ AUTO_CLEANUP = "lance.auto_cleanup."
 
 @dataclass(frozen=True)
 class IndexSpec:
-    """An index that the schema asks for."""
+    """An index that the schema asks for. ``called``: its name where that is not made of the column's: an index keeps its name
+    when its column is renamed."""
 
     column: str
     kind: str
+    called: str | None = None
 
     @property
     def name(self) -> str:
-        return f"{self.column}_idx"
+        return self.called or f"{self.column}_idx"
 
 
 @dataclass(frozen=True)

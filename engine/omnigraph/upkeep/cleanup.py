@@ -89,6 +89,7 @@ def _plan(
         checkpoints=tuple(one.name for one in seen.checkpoints),
         drifting=_drifting(seen),
         expired_staging=tuple(one.id for one in seen.staging if one.expired),
+        retained=seen.retained,
     )
     return plan, seen
 
@@ -126,7 +127,7 @@ def run_cleanup(
     look_at_lines(engine, read_intents(engine, meter), meter)  # refuses before anything is written or ended
     errors = _expire_recoveries(engine, plan.policy)
     if plan.empty:
-        return CleanupReport(engine.uri, None, plan.policy, {}, (), (), 0, tuple(errors))
+        return CleanupReport(engine.uri, None, plan.policy, {}, (), (), 0, tuple(errors), retained=plan.retained)
     run = new_ulid(engine.clock)
     record = CleanupRecord(engine, run, actor, plan.policy, meter)
     _recover_first(engine, plan, meter)
@@ -168,6 +169,7 @@ def run_cleanup(
         spared=plan.versions - sum(len(line.doomed) for line in doomed.values()),
         errors=tuple(errors),
         unfinished=_unfinished(plan.unfinished_files, {failure.key for failure in left}),
+        retained=second.retained,
     )
     record.done(report.versions, report.bytes, report.errors)
     return report

@@ -28,14 +28,16 @@ from omnigraph.upkeep.cleanup_plan import Line, SeenCommit, oldest_retained
 from omnigraph.upkeep.cleanup_roots import (
     BranchView,
     Staging,
+    dropped_by,
     kept_ranges,
     manifest_lines,
     named_by,
     table_lines,
 )
+from omnigraph.upkeep.retained import retained_bytes
 from omnigraph.upkeep.rubbish import Line as Place
 from omnigraph.upkeep.rubbish import lines_claimed, lines_named, list_artefacts, unclaimed
-from omnigraph.wire.cleanup import Checkpoint, Orphan, Policy
+from omnigraph.wire.cleanup import Checkpoint, Orphan, Policy, RetainedProperty
 
 # Between this machine's clock and the store's. Ages are differences of the two, and nothing is deleted by a wrong one.
 CLOCK_SKEW_S_MAX = 300
@@ -53,6 +55,7 @@ class Look:
     intents: tuple[Intent, ...] = field(repr=False)
     checkpoints: tuple[Checkpoint, ...] = ()
     staging: tuple[Staging, ...] = ()
+    retained: tuple[RetainedProperty, ...] = ()
 
 
 def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us: int, meter: Meter) -> Look:
@@ -98,6 +101,7 @@ def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us:
         tuple(intents),
         tuple(checkpoints),
         tuple(staging),
+        retained_bytes(acted, pinned, engine.catalog),
     )
 
 
@@ -304,7 +308,8 @@ def _branch(
             branch=branch,
         )
     retained = [row for row in rows if row.manifest_version > oldest.manifest_version]
-    return BranchView(branch, held, oldest, then, named_by(retained), _between(engine, held, then, retained, meter))
+    between = _between(engine, held, then, retained, meter)
+    return BranchView(branch, held, oldest, then, named_by(retained), between, dropped_by(retained))
 
 
 def _between(engine: Engine, held: Held, then: State, rows: Sequence[CommitRow], meter: Meter) -> tuple[State, ...]:

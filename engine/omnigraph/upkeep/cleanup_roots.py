@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.lines import owned_keys
@@ -38,8 +39,9 @@ NOTHING: Named = MappingProxyType({})
 @dataclass(frozen=True)
 class BranchView:
     """A branch: its newest state, and the oldest commit that is retained, with its state. ``named``: the versions that commits in
-    between name. ``between``: states of theirs that name a line of a table which both ends do not. ``kept_whole``: why nothing of
-    its line is deleted; None where the cleanup acts upon it."""
+    between name. ``between``: states of theirs that name a line of a table which both ends do not. ``dropped``: the
+    steps by which they dropped types and properties. ``kept_whole``: why nothing of its line is deleted; None where the cleanup acts
+    upon it."""
 
     branch: str
     held: Held = field(repr=False)
@@ -47,6 +49,7 @@ class BranchView:
     then: State = field(repr=False)
     named: Named = field(default_factory=lambda: NOTHING, repr=False)
     between: tuple[State, ...] = field(default=(), repr=False)
+    dropped: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     kept_whole: str | None = None
 
     @property
@@ -61,6 +64,12 @@ def named_by(rows: Iterable[CommitRow]) -> Named:
         for change in row.tables.values():
             found.setdefault((change.identity, change.ref), set()).add(change.version)
     return {place: frozenset(versions) for place, versions in found.items()}
+
+
+def dropped_by(rows: Iterable[CommitRow]) -> tuple[Mapping[str, Any], ...]:
+    """The steps by which these commits dropped types and properties. What they dropped is in the state before each, which is kept."""
+    steps = (step for row in rows if row.schema is not None for step in row.schema["steps"])
+    return tuple(step for step in steps if step["step"] in ("drop_type", "drop_property"))
 
 
 # --- lines --------------------------------------------------------------------------------------------------------------

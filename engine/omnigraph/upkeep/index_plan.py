@@ -6,7 +6,7 @@ Only one column at a time is indexed. A list and a blob have no index; a vector 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from omnigraph.schema import EdgeType, NodeType, Property, ScalarKind, TableType
@@ -82,5 +82,21 @@ def needs_of(
     """Everything to be done, by column. Nothing on a table without fragments."""
     if not fragments:
         return ()
-    works = [need_of(spec, there.get(spec.name), fragments) for spec in wanted]
+    works = []
+    for spec in wanted:
+        named = _named(spec, there)
+        works.append(need_of(named, there.get(named.name), fragments))
     return tuple(work for work in works if work.need is not Need.NOTHING)
+
+
+def _named(spec: IndexSpec, there: Mapping[str, IndexState]) -> IndexSpec:
+    """The index under the name that it has, or one that no index of another column has: names outlive renames of columns."""
+    mine = sorted((one for one in there.values() if one.column == spec.column), key=lambda one: one.name != spec.name)
+    found = next((one for one in mine if one.kind == spec.kind), mine[0] if mine else None)
+    if found is not None:
+        return replace(spec, called=found.name)
+    number, name = 1, spec.name
+    while name in there:
+        number += 1
+        name = f"{spec.name}_{number}"
+    return replace(spec, called=name)

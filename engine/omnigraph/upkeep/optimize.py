@@ -68,6 +68,21 @@ def ensure_indices(
     return _run(engine, None, Limits(), (branch,), actor, meter or Meter(), rewrites=False, folds=False)
 
 
+def rewrite_dropped(
+    engine: Engine,
+    keys: Iterable[str] | None,
+    *,
+    branch: str = MAIN,
+    actor: str | None = None,
+    meter: Meter | None = None,
+) -> tuple[TableReport, ...]:
+    """Rewrite the fragments that hold columns which the schema no longer has; nothing else. ``keys``: tables; None for all."""
+    run = _Branch(engine, branch, Limits(dropped_only=True), actor, meter or Meter())
+    run.select(keys)
+    run.rewrite_planned()
+    return tuple(run.reports.values())
+
+
 def check_limits(target_rows: object, memory_mb: object) -> Limits:
     for name, value, least in (("target_rows", target_rows, 1), ("memory_mb", memory_mb, compaction.MEMORY_MB_MIN)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
@@ -205,6 +220,10 @@ class _Branch:
         """Rewrite what is worth it. What lost to a writer once is rewritten while holding the turn, if it is small."""
         # An index in too many pieces keeps fragments apart that could be one, so it goes first.
         self.index(folds=True, only=Need.REWRITE)
+        self.rewrite_planned()
+
+    def rewrite_planned(self) -> None:
+        """Rewrite what is planned as long as it takes."""
         todo = list(self.reports)
         why: dict[str, str] = {}
         for round_ in range(ROUNDS_MAX):

@@ -63,6 +63,23 @@ class Orphan(Model):
 
 
 @dataclass(frozen=True)
+class RetainedProperty(Model):
+    """A type or property that was dropped on a branch, and what keeps its bytes: commits, checkpoints, branches."""
+
+    derived: ClassVar[tuple[str, ...]] = ("text",)
+
+    branch: str
+    type: str
+    prop: str | None = field(metadata={"name": "property"})
+    kept_by: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        name = self.type if self.prop is None else f"{self.type}.{self.prop}"
+        return f"{name} was dropped on {self.branch}; its bytes are kept by {', '.join(self.kept_by)}"
+
+
+@dataclass(frozen=True)
 class Unfinished(Model):
     """Files that no key names: of writes that were interrupted in the middle of one."""
 
@@ -78,7 +95,8 @@ class Unfinished(Model):
 class CleanupPlan(Model):
     """What would be deleted, and what keeps the rest. Running it deletes nothing beyond it. ``oldest``: by branch, the
     oldest commit that stays; ``boundaries``: by branch, the boundary that it will have; ``expired_staging``: staging records
-    of batches that were not loaded for a day; ``lines`` and ``unfinished_files`` are what a run goes by."""
+    of batches that were not loaded for a day; ``retained``: what was dropped from the schema and is kept all the same;
+    ``lines`` and ``unfinished_files`` are what a run goes by."""
 
     derived: ClassVar[tuple[str, ...]] = ("versions", "unfinished")
 
@@ -92,6 +110,7 @@ class CleanupPlan(Model):
     checkpoints: tuple[str, ...]
     drifting: tuple[str, ...] = ()
     expired_staging: tuple[str, ...] = ()
+    retained: tuple[RetainedProperty, ...] = ()
     lines: tuple[Any, ...] = field(default=(), repr=False, metadata=INSIDE)
     unfinished_files: tuple[Any, ...] = field(default=(), repr=False, metadata=INSIDE)
 
@@ -115,6 +134,7 @@ class CleanupPlan(Model):
         lines += [f"  {line.table_key}: versions {line.doomed}; {line.reason}" for line in self.tables if line.versions]
         lines += [f"  {orphan.prefix} ({bytes_text(orphan.bytes)}) has no owner" for orphan in self.orphans]
         lines += [f"  {self.unfinished.text}"] if self.unfinished_files else []
+        lines += [f"  {one.text}" for one in self.retained]
         return "\n".join(lines) + ">"
 
     def _repr_html_(self) -> str:
@@ -150,7 +170,7 @@ class TableCleanup(Model):
 @dataclass(frozen=True, repr=False)
 class CleanupReport(Model):
     """``run``: the name of the record; None where there was nothing to delete. ``spared``: versions that became needed
-    between the plan and the deletion."""
+    between the plan and the deletion. ``retained``: what was dropped from the schema and is kept all the same."""
 
     derived: ClassVar[tuple[str, ...]] = ("versions", "bytes")
 
@@ -163,6 +183,7 @@ class CleanupReport(Model):
     spared: Count
     errors: tuple[str, ...]
     unfinished: Unfinished = field(default_factory=lambda: Unfinished(0, 0))
+    retained: tuple[RetainedProperty, ...] = ()
 
     @property
     def versions(self) -> Count:

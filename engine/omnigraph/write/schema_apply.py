@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from omnigraph.commit.conflicts import mismatch
 from omnigraph.commit.decide import same_request
@@ -97,16 +97,7 @@ def apply_schema(engine: Engine, text: str, options: SchemaOptions) -> SchemaRec
         work.give_up()
     receipt = receipt_of(outcome, options.branch, RejectedRows(), {}, meter)
     plan = None if receipt.replayed else work.plan
-    if plan is not None and plan.hard and plan.loss and receipt.commit_id is not None:
-        receipt = replace(receipt, warnings=(*receipt.warnings, _KEPT_BYTES))
     return SchemaReceipt(**vars(receipt), plan=plan)
-
-
-# Rewriting the files that hold a dropped column is not built: what remains is said, not left to be found.
-_KEPT_BYTES = (
-    "what was dropped is out of the schema, but its bytes stay in data files until their fragments are rewritten, and in older "
-    "commits until a cleanup takes them"
-)
 
 
 def _replay(engine: Engine, options: SchemaOptions, digest: str | None, meter: Meter) -> SchemaReceipt | None:

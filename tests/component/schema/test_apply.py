@@ -376,8 +376,3 @@ def test_steps_and_fills_are_kept_with_the_commit(graph: Graph) -> None:
     assert (schema["from"], schema["to"]) == (old, graph.schema.show().schema_id)
     assert schema["steps"][0]["fill"] == {"sql": "name"}
     assert graph.commits(limit=1)[0].to_dict()["schema"] == schema
-
-
-def test_a_hard_drop_says_where_its_bytes_still_are(graph: Graph) -> None:
-    assert graph.schema.apply(person("city: String?", ""), allow_data_loss=True).warnings
-    assert not graph.schema.apply(BASE, allow_data_loss=True).warnings

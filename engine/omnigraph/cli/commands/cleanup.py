@@ -65,6 +65,8 @@ def _show_plan(screen: Screen, plan: dict[str, Any]) -> None:
         screen.line(f"the staged batch {batch} was not loaded for a day")
     if plan["unfinished"]["files"]:
         screen.line(_unfinished(plan["unfinished"]))
+    for one in plan["retained"]:
+        screen.line(one["text"])
     if plan["versions"] or plan["orphans"] or plan["expired_staging"] or plan["unfinished"]["files"]:
         doomed = sum(1 for t in plan["tables"] if t["versions"])
         screen.line(f"to delete: {count_text(plan['versions'], 'version')} of {count_text(doomed, 'table')}")
@@ -99,6 +101,8 @@ def _show_report(screen: Screen, report: dict[str, Any]) -> None:
         screen.line(f"{orphan['path']} had no owner and is gone")
     if report["unfinished"]["files"]:
         screen.line(f"{_unfinished(report['unfinished'])} are gone")
+    for one in report["retained"]:
+        screen.line(one["text"])
     for error in report["errors"]:
         screen.line(f"not deleted: {error}", style="yellow")
     screen.line(f"{count_text(report['versions'], 'version')} deleted, {bytes_text(report['bytes'])} given back")
