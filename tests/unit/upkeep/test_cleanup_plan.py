@@ -14,7 +14,7 @@ from omnigraph.core.errors import InvalidInput
 from omnigraph.core.shown import span_text
 from omnigraph.manifest.rows import Head, Pin, SchemaRow
 from omnigraph.manifest.state import State
-from omnigraph.table.collect import VersionFile
+from omnigraph.table.version_list import VersionFile
 from omnigraph.upkeep.cleanup_plan import (
     Line,
     LinePlan,
