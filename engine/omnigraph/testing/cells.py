@@ -98,6 +98,7 @@ class Matrix:
         self.proxy = FaultProxy(emulator.endpoint)
         self._serial = 0
         self._after: dict[tuple[str, int, str], Content | None] = {}
+        self._between: dict[tuple[str, int, str], Content | None] = {}  # with the write of the rival alone
         self._made: dict[tuple[str, int], str] = {}
         self.counted: dict[tuple[str, int, str], int] = {}
         self.passed: dict[tuple[str, int], list[str]] = {}
@@ -165,6 +166,13 @@ class Matrix:
         if problems:
             raise AssertionError(f"{operation.name} does not work undisturbed: {problems}")
         self.forget(root)
+        if operation.rival is not None:
+            root = self.root(LOCAL)
+            self.prepare(operation, width, root)
+            operation.rival(root)
+            with opened(root) as engine:
+                self._between[key] = content_of(engine)
+            self.forget(root)
 
     def after(self, cell: Cell) -> Content | None:
         """What the graph holds after the cell's operation alone. ``learn`` comes first."""
@@ -296,13 +304,18 @@ class Matrix:
         said: tuple[Any, ...],
         verdict: Verdict,
     ) -> None:
+        between = self._between.get((operation.name, cell.width, cell.store))
+
         def name_of(content: Content | None) -> str:
             if before == after == content:
                 return "same"
-            return "before" if content == before else "after" if content == after else f"neither: {content}"
+            if content == before or (between is not None and content == between):
+                return "before"
+            return "after" if content == after else f"neither: {content}"
 
         with opened(root) as engine:
-            verdict.was = name_of(content_of(engine))
+            found = content_of(engine)
+            verdict.was = name_of(found)
             promised = promised_by(engine, said, verdict.findings) if verdict.was in ("before", "after") else None
         if cell.second:
             cut, _, what = cell.second.partition("~")
@@ -311,7 +324,10 @@ class Matrix:
         if not operation.creates_graph or verdict.was == "after":
             recover(root)
         with opened(root) as engine:
-            verdict.now = name_of(content_of(engine))
+            left = content_of(engine)
+            verdict.now = name_of(left)
+        if between is not None and found == between and left == before:
+            verdict.findings.append("recovery took the rival's write back")
         if verdict.was not in READABLE or verdict.now not in READABLE:
             verdict.findings.append(f"half a write is visible: {verdict.was} recovery, {verdict.now} after it")
             return

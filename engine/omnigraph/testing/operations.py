@@ -53,6 +53,8 @@ class Operation:
     creates_graph: bool = False
     keeps_content: bool = False  # before and after read the same: no cut can be told from another by what is there
     leaves: tuple[str, ...] = ()  # what else may lie about afterwards: prefixes of keys
+    # A write of its own that ``act`` lets in first. A cut after it finds the graph with that write alone.
+    rival: Callable[[str], None] | None = None
 
 
 OPERATIONS: dict[str, Operation] = {}

@@ -74,14 +74,19 @@ def _rule(root: str, width: int) -> str | None:
     return _apply(root, _changed(width, "n: I32? @range(n, 0..9)"))
 
 
+def _rival(root: str) -> None:
+    with graphs.open(root, actor="other") as other:
+        other.load([{"type": "T1", "data": {"name": "d", "n": 2}}], mode="append")
+
+
 def _beside(root: str, width: int) -> str | None:
     """A change that a load comes before: its tables have moved when it gets to them."""
-    with graphs.open(root, **_OPEN) as graph, graphs.open(root, actor="other") as other:
+    with graphs.open(root, **_OPEN) as graph:
 
         def load(**_: Any) -> None:
             failpoints.disarm()
             with contextlib.suppress(OmnigraphError):
-                other.load([{"type": "T1", "data": {"name": "d", "n": 2}}], mode="append")
+                _rival(root)
 
         with failpoints.armed("arm.before", load):
             commit_id: str | None = graph.schema.apply(_changed(width, "n: I32? more: String?")).commit_id
@@ -94,4 +99,4 @@ register(Operation("schema-filled", _ENTRY, _seeded, _filled, widths=(1, 4)))
 register(Operation("schema-chain", _ENTRY, _seeded, _chain, widths=(1, 2)))
 register(Operation("schema-types", _ENTRY, _with_more_types, _types, widths=(1, 2), leaves=_LEAVES))
 register(Operation("schema-rule", _ENTRY, _seeded, _rule, widths=(1, 2), keeps_content=True))
-register(Operation("schema-beside", _ENTRY, _seeded, _beside, widths=(1,)))
+register(Operation("schema-beside", _ENTRY, _seeded, _beside, widths=(1,), rival=_rival))
