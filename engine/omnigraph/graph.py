@@ -239,6 +239,8 @@ class Graph:
         idempotency_key: str | None = None,
         on_bad_row: str = "fail",
         bad_rows_max: int | float | None = None,
+        bounds: Mapping[str, int | float] | None = None,
+        on_missing_endpoint: str | Mapping[str, str] | None = None,
         quarantine_to: str | Path | None = None,
         expect_head: str | None = None,
         deadline_s: float = 60,
@@ -258,6 +260,8 @@ class Graph:
         idempotency_key: str | None = None,
         on_bad_row: str = "fail",
         bad_rows_max: int | float | None = None,
+        bounds: Mapping[str, int | float] | None = None,
+        on_missing_endpoint: str | Mapping[str, str] | None = None,
         quarantine_to: str | Path | None = None,
         expect_head: str | None = None,
         deadline_s: float = 60,
@@ -276,14 +280,18 @@ class Graph:
         idempotency_key: str | None = None,
         on_bad_row: str = "fail",
         bad_rows_max: int | float | None = None,
+        bounds: Mapping[str, int | float] | None = None,
+        on_missing_endpoint: str | Mapping[str, str] | None = None,
         quarantine_to: str | Path | None = None,
         expect_head: str | None = None,
         deadline_s: float = 60,
         dry_run: bool = False,
         progress: Listener | None = None,
     ) -> Receipt | LoadPlan:
-        """Bring records into the graph: one call, one commit over any number of tables, one receipt. ``dry_run`` returns
-        the plan instead, and writes nothing. ``progress`` is called with a ``Progress`` now and then while it goes on; so it
+        """Bring records into the graph: one call, one commit over any number of tables, one receipt. ``on_missing_endpoint``
+        (fail, quarantine, drop, stub; one for all edge types, or one for each) says what becomes of edges that name a node which
+        does not exist, ``bounds`` how many rows each check (values, duplicates, endpoints, cardinality) may find bad. ``dry_run``
+        returns the plan instead, and writes nothing. ``progress`` is called with a ``Progress`` now and then while it goes on; so it
         is wherever it is a parameter."""
         from omnigraph.write.load import load, plan_load
 
@@ -295,6 +303,8 @@ class Graph:
             idempotency_key=idempotency_key,
             on_bad_row=on_bad_row,
             bad_rows_max=bad_rows_max,
+            bounds=bounds,
+            on_missing_endpoint=on_missing_endpoint,
             quarantine_to=quarantine_to,
             expect_head=expect_head,
             deadline_s=deadline_s,
@@ -339,11 +349,29 @@ class Graph:
         with self._doing("mutate", writes=True) as doing:
             return _noted(doing, mutate(self._engine, query, options, name=name, params=params))
 
-    def check(self, source: Any, *, mode: str, branch: str = MAIN, progress: Listener | None = None) -> CheckReport:
-        """Validate what ``load`` would be given. Writes nothing."""
+    def check(
+        self,
+        source: Any,
+        *,
+        mode: str,
+        branch: str = MAIN,
+        on_bad_row: str = "fail",
+        bad_rows_max: int | float | None = None,
+        bounds: Mapping[str, int | float] | None = None,
+        on_missing_endpoint: str | Mapping[str, str] | None = None,
+        progress: Listener | None = None,
+    ) -> CheckReport:
+        """Validate what ``load`` with the same arguments would be given. Writes nothing."""
         from omnigraph.write.load import check
 
-        options = LoadOptions(mode=mode, branch=branch)
+        options = LoadOptions(
+            mode=mode,
+            branch=branch,
+            on_bad_row=on_bad_row,
+            bad_rows_max=bad_rows_max,
+            bounds=bounds,
+            on_missing_endpoint=on_missing_endpoint,
+        )
         with self._doing("check", listener=progress):
             return check(self._engine, source, options)
 

@@ -7,6 +7,7 @@ Everything wrong is ``InvalidInput``, whatever kind of value was given.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, Self, cast, get_args
@@ -18,8 +19,12 @@ from omnigraph.core.modes import INPUT_MODES, InputMode, Mode
 from omnigraph.core.modes import MODES as MODES
 
 OnBadRow = Literal["fail", "quarantine"]
+OnMissingEndpoint = Literal["fail", "quarantine", "drop", "stub"]
+Check = Literal["values", "duplicates", "endpoints", "cardinality"]
 
 ON_BAD_ROW: Final[tuple[OnBadRow, ...]] = get_args(OnBadRow)
+ON_MISSING_ENDPOINT: Final[tuple[OnMissingEndpoint, ...]] = get_args(OnMissingEndpoint)
+CHECKS: Final[tuple[Check, ...]] = get_args(Check)
 
 DEADLINE_S: Final = 60.0
 _DEADLINE_S_MAX: Final = 1e9  # beyond it a lock cannot be told how long to wait; thirty years are as good as no end
@@ -41,9 +46,14 @@ class BadRowsMax:
             raise InvalidInput(f"bad_rows_max is a number of rows from 0 on or a share below 1, got {bound!r}")
 
     def allows(self, bad: int, records: int) -> bool:
-        if self.bound is None:
-            return True
-        return bad <= (self.bound * records if isinstance(self.bound, float) else self.bound)
+        return is_within(self.bound, bad, records)
+
+
+def is_within(bound: int | float | None, bad: int, records: int) -> bool:
+    """Whether so many bad rows are allowed: None allows any, an integer so many, a float that share of all records."""
+    if bound is None:
+        return True
+    return bad <= (bound * records if isinstance(bound, float) else bound)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +86,15 @@ class CommitOptions:
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions(CommitOptions):
     """Options of a load, wherever its rows come from. ``bad_rows_max``: None no bound, a whole number so many rows, a
-    float below 1 that share of all records."""
+    float below 1 that share of all records; ``bounds``: the same for each check, shares up to 1. ``on_missing_endpoint``: what
+    becomes of edges with an end that does not exist, for all edge types or by edge type; None as ``on_bad_row`` says."""
 
     mode: str
     from_branch: str | None = None
     on_bad_row: str = "fail"
     bad_rows_max: int | float | None = None
+    bounds: Mapping[str, int | float] | None = None
+    on_missing_endpoint: str | Mapping[str, str] | None = None
     quarantine_to: str | Path | None = None
 
     def __post_init__(self) -> None:
@@ -89,10 +102,17 @@ class LoadOptions(CommitOptions):
         _check_choice("mode", self.mode, INPUT_MODES)
         _check_choice("on_bad_row", self.on_bad_row, ON_BAD_ROW)
         BadRowsMax(self.bad_rows_max)
+        object.__setattr__(self, "on_missing_endpoint", check_on_missing_endpoint(self.on_missing_endpoint))
+        object.__setattr__(self, "bounds", check_bounds(self.bounds))
+        if self.bounds is not None and not self.lets_rows_go:
+            raise InvalidInput(
+                "bounds have no effect: a bad row fails the load",
+                hint="leave bounds out, or say with on_bad_row or on_missing_endpoint which rows may be bad",
+            )
         if self.quarantine_to is not None:
             _check_path("quarantine_to", self.quarantine_to)
-            if self.on_bad_row != "quarantine":
-                raise InvalidInput("quarantine_to needs on_bad_row='quarantine'")
+            if not self.sets_aside and "quarantine" not in self._endpoint_actions:
+                raise InvalidInput("quarantine_to needs on_bad_row='quarantine' or on_missing_endpoint='quarantine'")
         if self.from_branch is not None:
             check_text("from_branch", self.from_branch)
 
@@ -106,6 +126,16 @@ class LoadOptions(CommitOptions):
         return self.on_bad_row == "quarantine"
 
     @property
+    def _endpoint_actions(self) -> frozenset[str]:
+        given = self.on_missing_endpoint
+        return frozenset(() if given is None else (given,) if isinstance(given, str) else given.values())
+
+    @property
+    def lets_rows_go(self) -> bool:
+        """Whether a load may stand although some of its rows are bad: these are left out, or get what they lack."""
+        return self.sets_aside or bool(self._endpoint_actions - {"fail"})
+
+    @property
     def input_mode(self) -> InputMode:
         return cast(InputMode, self.mode)
 
@@ -113,6 +143,47 @@ class LoadOptions(CommitOptions):
     def checked_mode(self) -> Mode:
         """The mode by whose rules rows are checked."""
         return "merge" if self.mode == "patch" else cast(Mode, self.mode)
+
+
+def check_bounds(value: object) -> dict[str, int | float] | None:
+    """Return how many rows each check may find bad: by check a number of rows, or a share up to 1."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not value:
+        raise InvalidInput(
+            f"bounds is a mapping from checks to bounds, not {_shown(value)}", hint='for example {"endpoints": 0.1}'
+        )
+    found: dict[str, int | float] = {}
+    for name, bound in value.items():
+        _check_choice("a check of bounds", name, CHECKS)
+        if isinstance(bound, bool) or not isinstance(bound, int | float):
+            raise InvalidInput(f"the bound of {name} is a number of rows or a share, not {_shown(bound)}")
+        if not bound >= 0 or (isinstance(bound, float) and not bound <= 1):
+            raise InvalidInput(
+                f"the bound of {name} must be a number of rows from 0 on or a share up to 1.0, not {bound!r}",
+                hint="write rows as a whole number (20) and a share as a fraction (0.2)",
+            )
+        found[name] = bound
+    return found
+
+
+def check_on_missing_endpoint(value: object) -> str | dict[str, str] | None:
+    """Return what becomes of edges with an end that does not exist. Whether the types exist is for a catalog to say."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        _check_choice("on_missing_endpoint", value, ON_MISSING_ENDPOINT)
+        return cast(str, value)
+    if not value:
+        raise InvalidInput(
+            "on_missing_endpoint names no edge type",
+            hint='leave it out, or write {"Knows": "drop"} or one word for all',
+        )
+    for name, action in value.items():
+        if not isinstance(name, str):
+            raise InvalidInput(f"on_missing_endpoint is by the names of edge types, not by {_kind(name)}")
+        _check_choice(f"on_missing_endpoint of {name[:80]!r}", action, ON_MISSING_ENDPOINT)
+    return dict(value)
 
 
 # --- one value ----------------------------------------------------------------------------------------------------------

@@ -115,7 +115,8 @@ class PartInput:
         log = ViolationLog()
         for one in given:
             log.extend(self._placed(violation) for violation in one.shown)
-            log.total += one.total - len(one.shown)
+            for code, more in one.more().items():
+                log.count(code, more)
         return log
 
     def _placed(self, violation: Violation) -> Violation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from omnigraph.commit.deadline import Deadline
@@ -18,10 +18,10 @@ from omnigraph.distributed.shuffle import Exchange
 from omnigraph.distributed.staged_load import pins_of
 from omnigraph.distributed.staged_part import StagedPart
 from omnigraph.distributed.staging_txn import StagingTxn
-from omnigraph.write.base.rejects import Rejected
-from omnigraph.write.base.violations import SHOWN_MAX
+from omnigraph.write.base.violations import SHOWN_MAX, most_frequent
 from omnigraph.write.load_options import LoadOptions
-from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, too_many
+from omnigraph.write.rules.endpoint_policy import policy_of
+from omnigraph.write.rules.left_out import LeftOut, exceeded, reasons_of
 from omnigraph.write.rules.validate import Verdict
 
 _CHECK_S = 3600.0  # a check reads every staged key once
@@ -35,13 +35,22 @@ def check_parts(
     mode: str,
     on_bad_row: str = "fail",
     bad_rows_max: int | float | None = None,
+    bounds: Mapping[str, int | float] | None = None,
+    on_missing_endpoint: str | Mapping[str, str] | None = None,
     memory_mb: int | None = None,
     exchange: Exchange | None = None,
     exchange_always: bool = False,
 ) -> PartsReport:
     """Check staged parts against the branch as it is now, as ``load_parts`` with the same arguments would. Writes nothing.
     ``load_parts`` trusts the report as long as nothing has moved."""
-    options = LoadOptions(mode=mode, branch=txn.branch, on_bad_row=on_bad_row, bad_rows_max=bad_rows_max)
+    options = LoadOptions(
+        mode=mode,
+        branch=txn.branch,
+        on_bad_row=on_bad_row,
+        bad_rows_max=bad_rows_max,
+        bounds=bounds,
+        on_missing_endpoint=on_missing_endpoint,
+    )
     options.check_mode()
     with entering(txn._engine, "check"):
         return _checked(txn, list(parts), types, options, Checker(Budget.of(memory_mb), exchange, exchange_always))
@@ -56,16 +65,17 @@ def _checked(
     given = PartInput(parts, keys, task.catalog, set_aside=options.sets_aside)
     held = read_current(engine, txn.branch, meter=meter)
     view = Txn(engine, txn.branch, held, Deadline(engine.clock, _CHECK_S), meter)
-    left: tuple[Rejected, ...] = ()
-    if options.sets_aside:
-        found = checker.sift(given, view, task, options.checked_mode)
-        verdict, left = found.verdict, found.rejected
+    left = LeftOut()
+    if options.lets_rows_go:
+        policy = policy_of(options, given.catalog, given.keys)
+        found = checker.sift(given, view, task, options.checked_mode, policy)
+        verdict, left = found.verdict, found.left
     else:
         verdict = checker.validate(given, view, task, options.checked_mode).verdict
-    report = _report(given, verdict, left, BadRowsMax(options.bad_rows_max))
+    report = _report(given, verdict, left, options)
     return replace(
         report,
-        left=len(left),
+        left=left.rows_gone + left.stubbed,
         reads=tuple(sorted(verdict.reads)),
         pins=pins_of(held.state, {*verdict.reads, *given.keys}),
         schema_id=schema_id_of(held.state),
@@ -73,9 +83,10 @@ def _checked(
     )
 
 
-def _report(given: PartInput, verdict: Verdict, left: Sequence[Rejected], bound: BadRowsMax) -> PartsReport:
-    rejected = sorted([*given.rejected, *left], key=lambda one: one.order)
-    too_bad = too_many(Sifted((), tuple(rejected), Verdict()), given.records, bound)
+def _report(given: PartInput, verdict: Verdict, left: LeftOut, options: LoadOptions) -> PartsReport:
+    rejected = tuple(sorted([*given.rejected, *left.rejected], key=lambda one: one.order))
+    left = replace(left, rejected=rejected)
+    too_bad = exceeded(left, given.records, options)
     reasons = [reason for one in rejected for reason in one.reasons]
     shown = [one.to_dict() for one in (*verdict.violations, *reasons[:SHOWN_MAX])][:SHOWN_MAX]
     return PartsReport(
@@ -86,4 +97,9 @@ def _report(given: PartInput, verdict: Verdict, left: Sequence[Rejected], bound:
         total=verdict.total + len(reasons),
         rejected=len(rejected),
         rejected_rows=tuple(one.to_dict() for one in rejected[:SHOWN_MAX]),
+        by_reason=reasons_of(verdict, left),
+        missing_ids=most_frequent({**left.missing_ids, **verdict.missing_ids}),
+        stubs=left.made,
+        dropped=left.dropped,
+        refusal=None if too_bad is None or not verdict.ok else too_bad.message,
     )

@@ -12,10 +12,11 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from omnigraph.commit.txn import Txn
 from omnigraph.distributed.batch_rows import PartInput
@@ -31,8 +32,10 @@ from omnigraph.write.base.changes import Mode, RowIndex
 from omnigraph.write.base.rejects import Rejected
 from omnigraph.write.base.violations import SHOWN_MAX, Violation, ViolationLog
 from omnigraph.write.base.wording import Wording
+from omnigraph.write.rules.endpoint_policy import EndpointPolicy, StubRules
 from omnigraph.write.rules.key_rules import unique_groups
-from omnigraph.write.rules.quarantine import sift_rounds
+from omnigraph.write.rules.left_out import LeftOut
+from omnigraph.write.rules.quarantine import Gone, made_stubs, sift_rounds
 from omnigraph.write.rules.validate import Conflict, Verdict
 
 STAGED_ROW_BYTES: Final = 400
@@ -60,11 +63,12 @@ class RowRef:
 
 @dataclass(frozen=True)
 class PartitionedVerdict:
-    """The verdict; for a merge, which committed row each row replaces; and the rows that left, where that was wanted."""
+    """The verdict; for a merge, which committed row each row replaces; and what leaves, where that was wanted."""
 
     verdict: Verdict
     addresses: Mapping[str, Addresses] = field(default_factory=dict)
-    rejected: tuple[Rejected, ...] = ()
+    left: LeftOut = field(default_factory=LeftOut)
+    dropped: tuple[RowRef, ...] = ()
 
 
 @dataclass
@@ -79,19 +83,30 @@ class PartitionedCheck:
     memory_mb: float
     adopted: Mapping[str, AdoptedIds] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()
-    _dropped: dict[str, RowIndex] = field(default_factory=dict)
+    _gone: dict[str, RowIndex] = field(default_factory=dict)
+    _stubs: StubRules | None = None
     _places: dict[str, OriginLog] = field(default_factory=dict)
 
     def validate(self) -> PartitionedVerdict:
         """Everything that is wrong."""
         return self._answered(self.round(every=False))
 
-    def sift(self) -> PartitionedVerdict:
+    def sift(self, policy: EndpointPolicy) -> PartitionedVerdict:
         """Take out rows until the rest stands: in the same rounds as where a batch is held."""
-        rounds = _DriverRounds(self)
-        sift_rounds(rounds)
+        limits = self.txn.engine.limits
+        self._stubs = StubRules(self.given.catalog, policy, limits)
+        rounds = _DriverRounds(self, Gone(policy))
+        sift_rounds(rounds, policy)
         answered = self._answered(([*rounds.found], rounds.addresses))
-        return replace(answered, rejected=tuple(sorted(rounds.rejected, key=lambda one: one.order)))
+        ids: dict[str, list[pa.Array[Any]]] = {}
+        edges: dict[str, set[int]] = {}
+        for one in rounds.found:
+            if one.code == v.STUB and one.ends is not None:
+                ids.setdefault(one.ends.node, []).append(pa.array(list(one.ends.counts), pa.utf8()))
+                edges.setdefault(one.table_key, set()).update(one.ends.rows)
+                rounds.gone.missing_ids.update(one.ends.counts)
+        left = rounds.gone.left_out(made_stubs(self.given.catalog, ids, limits), sum(map(len, edges.values())))
+        return replace(answered, left=left, dropped=tuple(rounds.dropped))
 
     # --- rounds --------------------------------------------------------------------------------------------------------
 
@@ -124,13 +139,14 @@ class PartitionedCheck:
         partitions = max(self.exchange.side_by_side, ceil(bytes_ / (self.memory_mb * (1 << 20))))
         partitioning = Partitioning(partitions, secrets.token_bytes(32))
         map_ = MapRows(self.task, asked, partitioning, self.txn.engine.tables)
-        answers = self.exchange.run(map_, items, ReducePartition(catalog, asked, every), partitions)
+        reduce_ = ReducePartition(catalog, asked, every, self._stubs)
+        answers = self.exchange.run(map_, items, reduce_, partitions)
         self.reads = self.reads.union(*(one.reads for one in answers))
         return answers
 
     def _staged_items(self, key: str) -> list[StagedItem]:
         minted, adopted = self.given.minted(key), self.adopted.get(key)
-        dropped = self._dropped.get(key)
+        gone = self._gone.get(key)
         found = []
         for fragment in self.given.fragments(key):
             first, last = fragment.first_row, fragment.first_row + fragment.rows
@@ -141,7 +157,7 @@ class PartitionedCheck:
                     first,
                     minted if isinstance(minted, bool) else minted[first:last],
                     None if adopted is None else adopted.between(first, last),
-                    None if dropped is None else dropped[slice(*np.searchsorted(dropped, [first, last]).tolist())],
+                    None if gone is None else gone[slice(*np.searchsorted(gone, [first, last]).tolist())],
                 )
             )
         return found
@@ -185,9 +201,13 @@ class PartitionedCheck:
         log.merge(self.given.bad_values)
         conflicts: dict[str, tuple[list[Violation], int]] = {}
         for one in found:
+            if one.code == v.STUB:
+                continue
             placed = [self._placed(violation) for violation in one.shown]
             log.extend(placed)
-            log.total += one.total - len(placed)
+            log.count(one.code, one.total - len(placed))
+            if one.ends is not None:
+                log.missing_ids.update(one.ends.counts)
             if one.code == v.KEY_CONFLICT:
                 listed, total = conflicts.get(one.table_key, ([], 0))
                 conflicts[one.table_key] = ([*listed, *placed], total + one.total)
@@ -195,24 +215,36 @@ class PartitionedCheck:
             Conflict(key, tuple(one.id or "" for one in sorted(listed, key=lambda one: one.order)[:SHOWN_MAX]), total)
             for key, (listed, total) in sorted(conflicts.items())
         )
-        return PartitionedVerdict(Verdict(log.shown, log.total, taken, self.reads), addresses)
+        return PartitionedVerdict(Verdict.of(log, taken, self.reads), addresses)
 
-    def drop(self, falling: Sequence[Found]) -> list[Rejected]:
-        """Take out all rows that these name, with all reasons that this round has for them."""
+    def drop(self, falling: Sequence[Found], gone: Gone) -> list[RowRef]:
+        """Take out all rows that these name, with all reasons that this round has for them. Returns those that are dropped."""
         reasons: dict[tuple[str, int], list[Violation]] = {}
+        codes: dict[str, str] = {}
         for one in sorted(falling, key=lambda one: one.rank):
+            codes[one.table_key] = one.code
+            if one.ends is not None:
+                gone.missing_ids.update(one.ends.counts)
             for row, violation in one.reasons:
-                reasons.setdefault((one.table_key, row), []).append(self._placed(violation))
-        found = []
+                reasons.setdefault((one.table_key, row), []).append(violation)
         by_table: dict[str, list[int]] = {}
-        for (key, row), why in reasons.items():
+        for key, row in reasons:
             by_table.setdefault(key, []).append(row)
-            first = why[0]
-            found.append(Rejected(RowRef(key, row), tuple(why), first.record or 0, first.source, first.source_order))
+        dropped = []
         for key, rows in by_table.items():
-            before = self._dropped.get(key, np.empty(0, dtype=np.int64))
-            self._dropped[key] = np.union1d(before, np.array(rows, dtype=np.int64))
-        return found
+            before = self._gone.get(key, np.empty(0, dtype=np.int64))
+            self._gone[key] = np.union1d(before, np.array(rows, dtype=np.int64))
+            if gone.drops(key, codes[key]):
+                gone.note_dropped(key, len(rows))
+                dropped += [RowRef(key, row) for row in rows]
+        for (key, row), said in reasons.items():
+            if not gone.drops(key, codes[key]):
+                why = tuple(self._placed(one) for one in said)
+                first = why[0]
+                gone.rejected.append(
+                    Rejected(RowRef(key, row), why, first.record or 0, first.source, first.source_order)
+                )
+        return dropped
 
     def _placed(self, violation: Violation) -> Violation:
         """Rows by their numbers in the table become records by their numbers in the sources."""
@@ -244,7 +276,8 @@ class _DriverRounds:
     """Rounds in which partitions answer both questions at once: what rows show by themselves, and what the graph says."""
 
     check: PartitionedCheck
-    rejected: list[Rejected] = field(default_factory=list)
+    gone: Gone
+    dropped: list[RowRef] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
     addresses: dict[str, Addresses] = field(default_factory=dict)
 
@@ -256,6 +289,7 @@ class _DriverRounds:
         return [one for one in self.found if not one.local]
 
     def drop(self, found: Sequence[Found]) -> int:
-        dropped = self.check.drop(found)
-        self.rejected += dropped
-        return len(dropped)
+        before = len(self.gone.rejected)
+        dropped = self.check.drop(found, self.gone)
+        self.dropped += dropped
+        return len(dropped) + len(self.gone.rejected) - before

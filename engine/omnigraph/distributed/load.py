@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.properties import Counts
@@ -24,23 +25,26 @@ from omnigraph.core import progress
 from omnigraph.core.errors import ReadSetChanged, SchemaChanged
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.batch_rows import PartInput
+from omnigraph.distributed.driver import RowRef
 from omnigraph.distributed.fragments import StagedFragments, schema_id_of
 from omnigraph.distributed.key_checks import CheckResult, matched_ids
 from omnigraph.distributed.merge import PartMerge, located
 from omnigraph.distributed.parts_report import PartsReport, is_trusted
 from omnigraph.distributed.placement import Checker, Remaining
 from omnigraph.distributed.rewrite import Pack, Rewrite, RewrittenRows, pack, packs, rewrite
-from omnigraph.distributed.stage_task import PartTask, at_pins, describe
+from omnigraph.distributed.stage_task import ROWS_PER_FILE, PartTask, at_pins, describe
 from omnigraph.distributed.staged_load import check_base
 from omnigraph.distributed.staged_part import Threads, Workers
 from omnigraph.distributed.staging_record import Record, check_files
+from omnigraph.table import parts as parts_
 from omnigraph.table import staged as fragments_
-from omnigraph.wire.receipt import Receipt, RejectedRows, TableChange
+from omnigraph.wire.receipt import Receipt, TableChange
 from omnigraph.write.base.changes import RowIndex
-from omnigraph.write.base.rejects import Rejected
 from omnigraph.write.load_options import LoadOptions, load_request
 from omnigraph.write.receipt import receipt_of
-from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, rejected_rows, too_many, write_quarantine
+from omnigraph.write.rules.endpoint_policy import EndpointPolicy, policy_of
+from omnigraph.write.rules.left_out import LeftOut, exceeded
+from omnigraph.write.rules.quarantine import write_quarantine
 from omnigraph.write.rules.validate import Verdict
 from omnigraph.write.sources.again import same_types
 
@@ -67,7 +71,8 @@ class PartLoad:
     trusted: PartsReport | None = None  # on these very parts; answers as long as nothing has moved
     written: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
-    rejected: tuple[Rejected, ...] = ()
+    left: LeftOut = field(default_factory=LeftOut)
+    stubs: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)  # fragments that hold them, by table key
     unchanged: dict[str, TableChange] = field(default_factory=dict)
 
     def run(self) -> Receipt:
@@ -76,16 +81,19 @@ class PartLoad:
             check_files(self.engine, self.record, self.given.staged, meter)
         with progress.phase("packing", unit="parts"):
             self._pack()
-        request = load_request(self.options, self.given.keys, self.files)
+        keys = {*self.given.keys, *self.policy.stub_tables(self.given.catalog, self.given.keys)}
+        request = load_request(self.options, keys, self.files)
         outcome = run(self.engine, request, self._prepare, meter)
-        rejected = RejectedRows()
-        if self.rejected and not outcome.replayed:
-            rejected = rejected_rows(self.rejected)
-            if self.options.quarantine_to is not None:
-                write_quarantine(self.options.quarantine_to, self.rejected)
+        left = LeftOut() if outcome.replayed else self.left
+        if self.options.quarantine_to is not None and left.rejected:
+            write_quarantine(self.options.quarantine_to, left.rejected)
         if outcome.row is None or outcome.replayed:
             self.used.clear()
-        return receipt_of(outcome, self.options.branch, rejected, self.unchanged, meter)
+        return receipt_of(outcome, self.options.branch, left, self.unchanged, meter)
+
+    @property
+    def policy(self) -> EndpointPolicy:
+        return policy_of(self.options, self.given.catalog, self.given.keys)
 
     # --- files ---------------------------------------------------------------------------------------------------------
 
@@ -125,19 +133,19 @@ class PartLoad:
         if self.options.mode == "merge":
             return self._merge(txn)
         found = self._rows_that_leave(txn)
-        dropped = _by_table(found.rejected)
-        fragments = self._rewritten(txn, dropped)
+        gone = _by_table(found.gone)
+        fragments = self._rewritten(txn, gone)
         steps: list[Step] = []
         for key in sorted(self.given.keys):
-            step = self._step(txn, key, fragments[key])
+            step = self._step(txn, key, [*fragments[key], *self.stubs.get(key, ())])
             if step is not None:
                 steps.append(step)
-        return self._prepared(steps, found.verdict.reads, revalidate=not dropped)
+        return self._prepared([*steps, *self._stub_steps()], found.verdict.reads, revalidate=not gone)
 
     def _prepared(self, steps: list[Step], reads: frozenset[str], *, revalidate: bool) -> Prepared | None:
         if not steps:
             return None
-        again = self._still_fits if revalidate else None
+        again = self._still_fits if revalidate and not self.stubs else None
         return Prepared(tuple(steps), reads, revalidate=again, stage_first=True)
 
     def _check_base(self, txn: Txn) -> None:
@@ -171,38 +179,58 @@ class PartLoad:
 
     def _rows_that_leave(self, txn: Txn) -> Remaining:
         """Rows that have to leave, and what the others replace; raises if the batch cannot be loaded."""
+        earlier = tuple(self.given.rejected)
+        self.stubs.clear()
         if self.trusted is not None and is_trusted(self.trusted, txn.state, self.given.keys):
-            self._check_bad_rows(self.given.rejected, ())
-            self.rejected = tuple(self.given.rejected) if self.options.sets_aside else ()
+            self._leave(LeftOut(earlier))
             known = matched_ids(self.given, txn, self.options.checked_mode, self.checker.budget)
             verdict = Verdict(reads=frozenset(self.trusted.reads))
-            return Remaining((), verdict, partial(located, txn, self.given, known))
-        if not self.options.sets_aside:
+            return Remaining(LeftOut(), verdict, partial(located, txn, self.given, known))
+        if not self.options.lets_rows_go:
             result = self._check(txn)
             result.verdict.raise_if_bad()
-            return Remaining((), result.verdict, partial(located, txn, self.given, result))
-        found = self.checker.sift(self.given, txn, self.task, self.options.checked_mode)
+            return Remaining(LeftOut(), result.verdict, partial(located, txn, self.given, result))
+        found = self.checker.sift(self.given, txn, self.task, self.options.checked_mode, self.policy)
         found.verdict.raise_if_bad()
-        self._check_bad_rows(self.given.rejected, found.rejected)
-        if not found.rejected:
-            self.rejected = tuple(self.given.rejected)
+        self._leave(replace(found.left, rejected=(*earlier, *found.left.rejected)))
+        self._write_stubs(txn, found.left.stubs)
         return found
 
-    def _check_bad_rows(self, earlier: list[Rejected], later: tuple[Rejected, ...]) -> None:
-        every = tuple(sorted([*earlier, *later], key=lambda one: one.order))
-        error = too_many(Sifted((), every, Verdict()), self.given.records, BadRowsMax(self.options.bad_rows_max))
+    def _leave(self, left: LeftOut) -> None:
+        """Note what leaves; raises if that is more than the caller allows."""
+        self.left = replace(left, rejected=tuple(sorted(left.rejected, key=lambda one: one.order)))
+        error = exceeded(self.left, self.given.records, self.options)
         if error is not None:
             raise error
 
+    # --- stubs ---------------------------------------------------------------------------------------------------------------
+
+    def _write_stubs(self, txn: Txn, stubs: Mapping[str, pa.Table]) -> None:
+        """One fragment or more a table; no version names them yet."""
+        for key, rows in stubs.items():
+            self.stubs[key] = list(
+                parts_.write_rows(txn.handle(key), rows.schema, iter(rows.to_batches()), ROWS_PER_FILE)
+            )
+            self.note_written(key, self.stubs[key])
+
+    def _stub_steps(self) -> list[Step]:
+        """Of tables that the batch does not name."""
+        steps: list[Step] = []
+        for key in sorted(self.stubs.keys() - self.given.keys):
+            self.note_used(key, self.stubs[key])
+            rows = sum(fragments_.rows_of(described) for described in self.stubs[key])
+            steps.append(AppendFiles(key, (Counts(inserted=rows),), tuple(self.stubs[key])))
+        return steps
+
     # --- rows again ----------------------------------------------------------------------------------------------------------
 
-    def _rewritten(self, txn: Txn, dropped: Mapping[str, list[Rejected]]) -> dict[str, list[Mapping[str, Any]]]:
+    def _rewritten(self, txn: Txn, gone: Mapping[str, Sequence[int]]) -> dict[str, list[Mapping[str, Any]]]:
         """The fragments of each table without the rows that leave."""
         task = at_pins(self.task, txn, self.given.keys)
         found: dict[str, list[Mapping[str, Any]]] = {}
         records: dict[tuple[str, int], Any] = {}
         for key in self.given.tables:
-            items = self.rewrites(key, dropped.get(key, ()))
+            items = self.rewrites(key, gone.get(key, ()))
             done = iter(self._rewrite(task, [item for item in items if item.is_needed]))
             kept: list[Mapping[str, Any]] = []
             for item, first in items.with_first_rows():
@@ -213,21 +241,22 @@ class PartLoad:
                 kept += result.new
                 records |= {(key, first + int(r)): v for r, v in zip(item.dropped, result.records, strict=True)}
             found[key] = kept
-        if dropped:
-            self.note_rejected(dropped, records)
+        self.note_records(records)
         return found
 
-    def note_rejected(self, dropped: Mapping[str, list[Rejected]], records: Mapping[tuple[str, int], Any]) -> None:
+    def note_records(self, records: Mapping[tuple[str, int], Any]) -> None:
         """Give the rows that left their records, now that they have been read."""
-        late = [
-            replace(one, record=records[one.record.key, one.record.row])
-            for listed in dropped.values()
-            for one in listed
-        ]
-        self.rejected = tuple(sorted([*self.given.rejected, *late], key=lambda one: one.order))
+        self.left = replace(
+            self.left,
+            rejected=tuple(
+                replace(one, record=records[one.record.key, one.record.row]) if isinstance(one.record, RowRef) else one
+                for one in self.left.rejected
+            ),
+        )
 
-    def rewrites(self, key: str, dropped: Iterable[Rejected]) -> Rewrites:
-        rows = np.array(sorted(one.record.row for one in dropped), dtype=np.int64)
+    def rewrites(self, key: str, gone: Iterable[int]) -> Rewrites:
+        """``gone``: the rows that leave."""
+        rows = np.array(sorted(gone), dtype=np.int64)
         minted = self.given.minted(key)
         items = Rewrites()
         for fragment in self.given.fragments(key):
@@ -285,13 +314,12 @@ class PartLoad:
 
     def _merge(self, txn: Txn) -> Prepared | None:
         found = self._rows_that_leave(txn)
-        dropped = _by_table(found.rejected)
+        gone = _by_table(found.gone)
         merge = PartMerge(txn, at_pins(self.task, txn, self.given.keys), self)
-        steps = merge.steps(found.replacing, dropped)
+        steps = merge.steps(found.replacing, gone)
         self.unchanged = merge.unchanged
-        if dropped:
-            self.note_rejected(dropped, merge.records)
-        return self._prepared(steps, found.verdict.reads, revalidate=not dropped)
+        self.note_records(merge.records)
+        return self._prepared([*steps, *self._stub_steps()], found.verdict.reads, revalidate=not gone)
 
 
 class Rewrites:
@@ -310,8 +338,8 @@ class Rewrites:
         return self._items
 
 
-def _by_table(rejected: Iterable[Rejected]) -> dict[str, list[Rejected]]:
-    found: dict[str, list[Rejected]] = {}
-    for one in rejected:
-        found.setdefault(one.record.key, []).append(one)
+def _by_table(gone: Iterable[RowRef]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for one in gone:
+        found.setdefault(one.key, []).append(one.row)
     return found

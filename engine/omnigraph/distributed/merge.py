@@ -6,7 +6,7 @@ compared, written and carried over by ``rewrite`` wherever the workers are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +29,6 @@ from omnigraph.table.arrays import one_array, positions
 from omnigraph.wire.receipt import TableChange
 from omnigraph.write.base.changes import RowIndex, TypeChange
 from omnigraph.write.base.committed_rows import is_scanned
-from omnigraph.write.base.rejects import Rejected
 
 if TYPE_CHECKING:
     from omnigraph.distributed.load import PartLoad
@@ -128,18 +127,18 @@ class PartMerge:
         self.unchanged: dict[str, TableChange] = {}
         self.records: dict[tuple[str, int], Any] = {}
 
-    def steps(self, replacing: Callable[[str], Replacing], dropped: Mapping[str, list[Rejected]]) -> list[Step]:
-        """One step a table that changes. ``replacing``: asked table by table."""
+    def steps(self, replacing: Callable[[str], Replacing], gone: Mapping[str, Sequence[int]]) -> list[Step]:
+        """One step a table that changes. ``replacing``: asked table by table; ``gone``: rows that leave."""
         found = []
         for key in sorted(self._load.given.tables):
-            step = self._table(key, replacing(key), dropped.get(key, ()))
+            step = self._table(key, replacing(key), gone.get(key, ()))
             if step is not None:
                 found.append(step)
         return found
 
-    def _table(self, key: str, replacing: Replacing, dropped: Iterable[Rejected]) -> Step | None:
+    def _table(self, key: str, replacing: Replacing, gone: Iterable[int]) -> Step | None:
         pin = self._txn.pin(key)
-        items = self._items(key, replacing, dropped)
+        items = self._items(key, replacing, gone)
         needed = [item for item, _ in items if item.is_needed]
         done = self._load.each("rewriting", partial(rewrite, self._task), needed)
         for item, result in zip(needed, done, strict=True):
@@ -147,6 +146,7 @@ class PartMerge:
         unchanged = sum(result.unchanged for result in done)
         self._note_records(key, items, done)
         new = self._fragments(items, done)
+        new += [fragments_.fragment_of(one) for one in self._load.stubs.get(key, ())]
         replaced = [result.replaced for result in done if len(result.replaced)]
         updated = sum(len(one) for one in replaced)
         count = sum(int(fragment.physical_rows) for fragment in new)
@@ -164,13 +164,13 @@ class PartMerge:
         self._load.written |= files
         self._load.used |= files
         kept = [one.updated for one in removed if one.updated is not None]
-        gone = [one.fragment for one in removed if one.updated is None]
-        return UpdateFiles(key, (counts,), tuple(new), tuple(kept), tuple(gone))
+        emptied = [one.fragment for one in removed if one.updated is None]
+        return UpdateFiles(key, (counts,), tuple(new), tuple(kept), tuple(emptied))
 
-    def _items(self, key: str, replacing: Replacing, dropped: Iterable[Rejected]) -> list[tuple[Rewrite, int]]:
+    def _items(self, key: str, replacing: Replacing, gone: Iterable[int]) -> list[tuple[Rewrite, int]]:
         """Every staged fragment with what becomes of it."""
         items = []
-        for item, first in self._load.rewrites(key, dropped).with_first_rows():
+        for item, first in self._load.rewrites(key, gone).with_first_rows():
             if replacing.addresses is None:
                 items.append((item, first))
                 continue

@@ -69,6 +69,7 @@ class _Violation(Document):
 class _Complaints(Document):
     shown: list[_Violation]
     total: _COUNT
+    by_code: dict[str, _COUNT] = Field(default_factory=dict)
 
 
 class _Rejected(Document):
@@ -125,8 +126,8 @@ def to_document(part: StagedPart) -> dict[str, Any]:
             }
             for one in part.tables
         ],
-        "malformed": {"shown": _violations(part.malformed.shown), "total": part.malformed.total},
-        "bad_values": {"shown": _violations(part.bad_values.shown), "total": part.bad_values.total},
+        "malformed": _complaints(part.malformed),
+        "bad_values": _complaints(part.bad_values),
         "rejected": [
             {"record": writable(one.record, _NESTING_OF_RECORDS), "reasons": _violations(one.reasons)}
             for one in part.rejected
@@ -142,6 +143,11 @@ def to_document(part: StagedPart) -> dict[str, Any]:
             for one in part.keys
         ],
     }
+
+
+def _complaints(given: Any) -> dict[str, Any]:
+    body: dict[str, Any] = {"shown": _violations(given.shown), "total": given.total}
+    return {**body, "by_code": dict(given.by_code)} if given.by_code else body
 
 
 def _violations(given: Sequence[Violation]) -> list[dict[str, Any]]:
@@ -160,7 +166,7 @@ def from_json(text: str | bytes, streams: Sequence[bytes] = ()) -> StagedPart:
 
 
 def _part(found: _Part, streams: Sequence[bytes]) -> StagedPart:
-    from omnigraph.distributed.staged_part import Complaints, Split, StagedPart
+    from omnigraph.distributed.staged_part import Split, StagedPart
 
     splits = tuple((Split(one.order, one.index, one.name), one.records) for one in found.splits)
     known = {split.key for split, _ in splits}
@@ -173,8 +179,8 @@ def _part(found: _Part, streams: Sequence[bytes]) -> StagedPart:
         found.place,
         splits,
         tuple(_task_rows(one, found.staging_id, known) for one in found.shares),
-        Complaints(_read_violations(found.malformed.shown), found.malformed.total),
-        Complaints(_read_violations(found.bad_values.shown), found.bad_values.total),
+        _read_complaints(found.malformed),
+        _read_complaints(found.bad_values),
         tuple(_rejected(one) for one in found.rejected),
         None if found.error is None else error_of(found.error),
         tuple(_key_stream(one, data) for one, data in zip(found.keys, streams, strict=True)),
@@ -206,6 +212,14 @@ def _task_rows(one: _Share, staging_id: str, splits: set[int]) -> Any:
         minted = np.zeros(rows, dtype=np.bool_)
         minted[one.minted] = True
     return TaskRows(one.table_key, one.staged, tuple(stretches), minted)
+
+
+def _read_complaints(found: _Complaints) -> Any:
+    from omnigraph.distributed.staged_part import Complaints
+
+    if found.by_code and sum(found.by_code.values()) != found.total:
+        raise Malformed("it counts other complaints by code than in all")
+    return Complaints(_read_violations(found.shown), found.total, found.by_code)
 
 
 def _read_violations(shown: Sequence[_Violation]) -> tuple[Violation, ...]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from omnigraph.core import documents
 from omnigraph.core.documents import Document
@@ -36,13 +38,21 @@ class _Report(Document):
     pins: dict[str, tuple[str, str | None, int]]
     schema_id: str
     digest: str
+    by_reason: Annotated[dict[str, int], Field(default_factory=dict)]
+    missing_ids: Annotated[dict[str, int], Field(default_factory=dict)]
+    stubs: Annotated[dict[str, int], Field(default_factory=dict)]
+    dropped: Annotated[dict[str, int], Field(default_factory=dict)]
+    refusal: str | None = None
 
 
 @dataclass(frozen=True)
 class PartsReport:
     """What a load of staged parts would find now. ``ok``: it would commit. ``violations``: the first of ``total``, those of
     rows that would be left out included; ``rejected`` counts these rows, with the first of them and their reasons. ``left``
-    of them were not found by the tasks, but when the batch was checked as a whole.
+    of them were not found by the tasks, but when the batch was checked as a whole, edges that refer to stubs included.
+
+    ``by_reason`` counts violations by code and ``missing_ids`` how often edges name a node that does not exist. ``stubs`` and
+    ``dropped`` are rows by type that would be made or left out. ``refusal``: which bound is exceeded.
 
     ``reads`` are the tables that were asked, ``pins`` where these and the tables of the batch stood, ``digest`` names the
     parts and the options: the commit of the same parts trusts the report as long as nothing of that has changed."""
@@ -59,6 +69,11 @@ class PartsReport:
     pins: Mapping[str, Triple] = field(default_factory=dict, repr=False)
     schema_id: str = ""
     digest: str = ""
+    by_reason: Mapping[str, int] = field(default_factory=dict)
+    missing_ids: Mapping[str, int] = field(default_factory=dict)
+    stubs: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    refusal: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -75,6 +90,11 @@ class PartsReport:
             "pins": {key: list(triple) for key, triple in sorted(self.pins.items())},
             "schema_id": self.schema_id,
             "digest": self.digest,
+            "by_reason": dict(self.by_reason),
+            "missing_ids": dict(self.missing_ids),
+            "stubs": dict(self.stubs),
+            "dropped": dict(self.dropped),
+            "refusal": self.refusal,
         }
 
     def to_json(self) -> str:
@@ -107,6 +127,11 @@ class PartsReport:
             found.pins,
             found.schema_id,
             found.digest,
+            found.by_reason,
+            found.missing_ids,
+            found.stubs,
+            found.dropped,
+            found.refusal,
         )
 
 

@@ -19,18 +19,29 @@ from omnigraph.distributed.shuffle import Exchange, Passes
 from omnigraph.distributed.stage_task import PartTask, at_pins
 from omnigraph.write.base.changes import Mode, RecordingView, TypeChange
 from omnigraph.write.base.rejects import Rejected
+from omnigraph.write.rules.endpoint_policy import EndpointPolicy
+from omnigraph.write.rules.left_out import LeftOut
 from omnigraph.write.rules.quarantine import sift
 from omnigraph.write.rules.validate import Verdict
 
 
 @dataclass(frozen=True)
 class Remaining:
-    """The rows that leave (``RowRef`` in the place of their records), the verdict on the others, and for a merge what these
-    replace."""
+    """What leaves (``RowRef`` in the place of records), the verdict on the other rows, and for a merge what these replace."""
 
-    rejected: tuple[Rejected, ...]
+    left: LeftOut
     verdict: Verdict
     replacing: Callable[[str], Replacing]
+    dropped: tuple[RowRef, ...] = ()
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        return self.left.rejected
+
+    @property
+    def gone(self) -> tuple[RowRef, ...]:
+        """Every row that leaves."""
+        return (*(one.record for one in self.left.rejected), *self.dropped)
 
 
 @dataclass(frozen=True)
@@ -49,19 +60,19 @@ class Checker:
         answer = partitioned.validate()
         return CheckResult(answer.verdict, adopted=dict(partitioned.adopted), addresses=answer.addresses)
 
-    def sift(self, given: PartInput, txn: Txn, task: PartTask, mode: Mode) -> Remaining:
-        """Set bad rows aside until the rest stands."""
+    def sift(self, given: PartInput, txn: Txn, task: PartTask, mode: Mode, policy: EndpointPolicy) -> Remaining:
+        """Take out rows that may leave until the rest stands, and find the stubs that it needs."""
         exchange = self._chosen(given)
-        if exchange is None:
-            result = check_keys(given, txn, mode, self.budget)
-            if result.verdict.ok:
-                return Remaining((), result.verdict, partial(located, txn, given, result))
+        if exchange is None or given.malformed:
+            result = self.validate(given, txn, task, mode)
+            if result.verdict.ok or given.malformed:
+                return Remaining(LeftOut(), result.verdict, partial(located, txn, given, result))
             if all(self.budget.is_plain(given.rows(key)) for key in given.tables):
-                return _sort_held(given, txn, mode)
+                return _sort_held(given, txn, mode, policy)
         partitioned = self._partitioned(given, txn, task, mode, exchange or Passes())
-        answer = partitioned.sift()
+        answer = partitioned.sift(policy)
         result = CheckResult(answer.verdict, adopted=dict(partitioned.adopted), addresses=answer.addresses)
-        return Remaining(answer.rejected, answer.verdict, partial(located, txn, given, result))
+        return Remaining(answer.left, answer.verdict, partial(located, txn, given, result), answer.dropped)
 
     def _chosen(self, given: PartInput) -> Exchange | None:
         beyond = any(given.rows(key) > self.budget.rows for key in given.tables)
@@ -77,11 +88,21 @@ class Checker:
         return PartitionedCheck(given, txn, task, mode, exchange, memory_mb, adopted, frozenset(view.reads))
 
 
-def _sort_held(given: PartInput, txn: Txn, mode: Mode) -> Remaining:
-    changes = held_changes(given, txn, mode)
-    sifted = sift(changes, given.catalog, txn, limits=txn.engine.limits, record=_row_ref, values=False)
+def _sort_held(given: PartInput, txn: Txn, mode: Mode, policy: EndpointPolicy) -> Remaining:
+    dropped: list[RowRef] = []
+    sifted = sift(
+        held_changes(given, txn, mode),
+        given.catalog,
+        txn,
+        limits=txn.engine.limits,
+        record=_row_ref,
+        values=False,
+        policy=policy,
+        earlier=(given.malformed, given.bad_values),
+        dropped=lambda change, rows: dropped.extend(_row_ref(change, row) for row in rows.tolist()),
+    )
     kept = {change.table_key: change for change in sifted.changes}
-    return Remaining(sifted.rejected, sifted.verdict, partial(located_changes, txn, given, kept))
+    return Remaining(sifted.left, sifted.verdict, partial(located_changes, txn, given, kept), tuple(dropped))
 
 
 def _row_ref(change: TypeChange, row: int) -> RowRef:

@@ -29,7 +29,9 @@ from omnigraph.write.base.rejects import Finding
 from omnigraph.write.base.violations import Violation
 from omnigraph.write.base.wording import Wording
 from omnigraph.write.rules.edge_rules import CardinalityRule, Loose, NodePresence, orphans, unresolved_ends
+from omnigraph.write.rules.endpoint_policy import StubRules
 from omnigraph.write.rules.key_rules import IdRule, Rewritten, UniqueRule, unique_groups
+from omnigraph.write.rules.validate import count_ids, judged_ends
 
 pc: Any = pyarrow.compute
 
@@ -41,7 +43,7 @@ PLACEHOLDER: Final = "\x00"
 class Found:
     """What one rule has against the rows of a partition. ``local``: without having asked the graph. ``rank`` puts rules in the
     order in which a load would go through them. ``shown``: the first violations, by row; ``reasons``: those of every row
-    that would have to leave, where that was asked for."""
+    that would have to leave, where that was asked for. ``ends``: nodes that edges name and that do not exist."""
 
     table_key: str
     code: str
@@ -50,6 +52,17 @@ class Found:
     total: int
     shown: tuple[Violation, ...]
     reasons: tuple[tuple[int, Violation], ...] = ()
+    ends: MissingEnds | None = None
+
+
+@dataclass(frozen=True)
+class MissingEnds:
+    """Nodes of one type that do not exist: how often edges of the partition name each, the most frequent first, and for edges
+    that will refer to a stub their rows."""
+
+    node: str
+    counts: Mapping[str, int]
+    rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,11 +76,13 @@ class PartitionResult:
 
 @dataclass(frozen=True)
 class ReducePartition:
-    """Checker one partition. Picklable. ``every``: all rows that would have to leave are named with their reasons."""
+    """Check one partition. Picklable. ``every``: all rows that would have to leave are named with their reasons. ``stubs``: for
+    which missing ends stubs can be made; without, for none."""
 
     catalog: Catalog
     asked: Questions
     every: bool = False
+    stubs: StubRules | None = None
 
     def __call__(self, partition: int, pieces: Iterable[Piece]) -> PartitionResult:
         return _Partition(self, pieces).run()
@@ -128,6 +143,7 @@ class _Partition:
         self._catalog = reducing.catalog
         self._asked = reducing.asked
         self._every = reducing.every
+        self._stubs = reducing.stubs
         self._rows: dict[Tag, list[pa.RecordBatch]] = {}
         for piece in pieces:
             self._rows.setdefault(piece.tag, []).append(piece.rows)
@@ -238,8 +254,12 @@ class _Partition:
             if unresolved is None:
                 continue
             view = self._view((node.table_key, self._committed(node.table_key, IDS)))
-            findings = [finding for _, finding in presence.check(view, [unresolved])]
-            self._note(edge, findings, (100, node.name, place), local=False)
+            for _, finding in presence.check(view, [unresolved]):
+                for one in judged_ends(edge, finding, self._stubs):
+                    if one.code == v.STUB:
+                        self._note_stubs(edge, one.finding, staged[1])
+                    else:
+                        self._note(edge, [one.finding], (100, node.name, place), local=False)
             self._reads |= view.reads
 
     def _cardinality(self, edge: EdgeType) -> None:
@@ -306,5 +326,16 @@ class _Partition:
             if self._every:
                 said = [one.describe(int(row)) for row in one.all_rows()]
                 reasons = tuple((violation.record or 0, violation) for violation in said)
-            found = Found(declared.table_key, shown[0].code, local, rank, len(one.rows), shown, reasons)
+            ends = None
+            if one.missing is not None:
+                counts = count_ids(one.missing.ids)
+                ends = MissingEnds(one.missing.node, counts if self._every else v.most_frequent(counts))
+            found = Found(declared.table_key, shown[0].code, local, rank, len(one.rows), shown, reasons, ends)
             self._found.append(found)
+
+    def _note_stubs(self, edge: EdgeType, finding: Finding | Loose, numbers: RowIndex) -> None:
+        """Edges whose missing end will be a stub."""
+        assert isinstance(finding, Finding) and finding.missing is not None
+        rows = tuple(numbers[finding.rows].tolist())
+        ends = MissingEnds(finding.missing.node, count_ids(finding.missing.ids), rows)
+        self._found.append(Found(edge.table_key, v.STUB, False, (100, finding.missing.node, 0), 0, (), (), ends))

@@ -328,8 +328,8 @@ class _Work:
             place,
             tuple(self.splits),
             tables,
-            Complaints(malformed.shown, malformed.total),
-            Complaints(self._log.shown, self._log.total),
+            _complaints(malformed),
+            _complaints(self._log),
             (*self.rejects.records, *self._rejected),
             error,
         )
@@ -337,6 +337,11 @@ class _Work:
     def _task_rows(self, key: str, held: _Rows) -> TaskRows:
         staged = describe(self._task, key, held.fragments, held.fields) if held.fragments else None
         return TaskRows(key, staged, tuple(held.stretches), held.minted_rows())
+
+
+def _complaints(log: ViolationLog) -> Complaints:
+    shown = log.shown
+    return Complaints(shown, log.total, dict(sorted(log.by_code.items())) if log.total > len(shown) else {})
 
 
 class _Drawn:

@@ -34,11 +34,12 @@ from omnigraph.manifest.state import State
 from omnigraph.schema import table_schema
 from omnigraph.table import staged as fragments_
 from omnigraph.table.dataset import TableRef
-from omnigraph.wire.receipt import CheckReport, Receipt, RejectedRows
+from omnigraph.wire.receipt import CheckReport, Receipt
 from omnigraph.write.base.changes import Mode, TypeChange
 from omnigraph.write.base.staged_columns import live_fields
 from omnigraph.write.load_options import LoadOptions, load_request
 from omnigraph.write.receipt import receipt_of
+from omnigraph.write.rules.left_out import LeftOut
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.schema_change.history import filled_since
 from omnigraph.write.streamed_load import as_declared
@@ -127,7 +128,7 @@ class StagedLoad:
             check_files(self.engine, record, [one for every in self.given.values() for one in every], meter)
         request = load_request(self.options, self.given)
         outcome = run(self.engine, request, self._prepare, meter)
-        done = receipt_of(outcome, self.options.branch, RejectedRows(), {}, meter)
+        done = receipt_of(outcome, self.options.branch, LeftOut(), {}, meter)
         if outcome.row is not None and not outcome.replayed:
             return forgotten(self.engine, record.id, done)
         return done

@@ -8,7 +8,8 @@ known once all tasks have answered.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -69,10 +70,18 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class Complaints:
-    """The first violations by place, numbered within their splits, and how many there are."""
+    """The first violations by place, numbered within their splits, and how many there are; of each code, where not all are
+    shown."""
 
     shown: tuple[Violation, ...] = ()
     total: int = 0
+    by_code: Mapping[str, int] = field(default_factory=dict)
+
+    def more(self) -> Mapping[str, int]:
+        """Those that are not shown, by code."""
+        counted = Counter(self.by_code)
+        counted.subtract(one.code for one in self.shown)
+        return {code: count for code, count in counted.items() if count > 0} if self.by_code else {}
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,42 @@ def join_texts(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else json.dumps(list(texts), ensure_ascii=False, separators=(",", ":"))
 
 
+def key_values(node: NodeType, text: str) -> tuple[object, ...] | None:
+    """The values of the key, in declared order, of which ``text`` is the id; None if it is the id of none."""
+    kinds = [node.property(name).type for name in node.key or ()]
+    if len(kinds) == 1:
+        texts: object = [text]
+    else:
+        try:
+            texts = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(texts, list) or len(texts) != len(kinds):
+        return None
+    values = tuple(_read_text(kind, one) for kind, one in zip(kinds, texts, strict=True))
+    return None if None in values or join_texts(list(texts)) != text else values
+
+
+def _read_text(kind: PropType, text: object) -> object:
+    """The value with this canonical text; None if there is none."""
+    read = _READERS.get(kind.scalar, float if kind.scalar.is_float else int)
+    if not isinstance(text, str):
+        return None
+    try:
+        value = read(text)
+        return value if value_text(kind, value) == text else None
+    except (ValueError, OverflowError, DataInvalid):
+        return None
+
+
+_READERS: Mapping[ScalarKind, Callable[[str], object]] = {
+    ScalarKind.STRING: str,
+    ScalarKind.BOOL: {"true": True, "false": False}.get,
+    ScalarKind.DATE: dt.date.fromisoformat,
+    ScalarKind.DATETIME: dt.datetime.fromisoformat,
+}
+
+
 # --- a column -----------------------------------------------------------------------------------------------------------
 
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"

@@ -54,6 +54,32 @@ def _overwrite(root: str, width: int) -> str | None:
     return _load(root, "overwrite", _records(width, ("x", 6)))
 
 
+def _patch(root: str, width: int) -> str | None:
+    """A row of which a property is named, one that stays, one that is new."""
+    named = [{"type": name, "data": {"name": "first", "n": 9}} for name in TYPES[:width]]
+    rest = [{"type": name, "data": {"name": key}} for name in TYPES[:width] for key in ("second", "c")]
+    return _load(root, "patch", [*named, *rest])
+
+
+def _stubbable(root: str, width: int) -> None:
+    """``width`` tables in all, the last of them edges whose missing ends may be made."""
+    nodes = "".join(f"node {name} @stub(s) {{ name: String @key n: I32? s: Bool? }}\n" for name in TYPES[: width - 1])
+    with graphs.init(root, nodes + f"edge L: T1 -> {TYPES[width - 2]} {{ n: I32? }}\n", actor="creator") as graph:
+        graph.load(_records(width - 1, ("first", 1), ("second", 2)), mode="append")
+
+
+_LINKS = [
+    {"edge": "L", "from": "first", "to": "new", "data": {"id": "l1"}},
+    {"edge": "L", "from": "gone", "to": "first", "data": {"id": "l2"}},
+]
+
+
+def _load_with_stubs(root: str, width: int) -> str | None:
+    with graphs.open(root, **_OPEN) as graph:
+        commit_id: str | None = graph.load(_LINKS, mode="merge", on_missing_endpoint="stub").commit_id
+        return commit_id
+
+
 def _append_edges(root: str, width: int) -> str | None:
     links = [{"edge": "L", "from": "first", "to": "second"}, {"edge": "L", "from": "a", "to": "first"}]
     return _load(root, "append", [*_records(max(1, width - 1), ("a", 3)), *links])
@@ -92,6 +118,19 @@ def _in_parts(root: str, width: int, mode: str) -> str | None:
         return commit_id
 
 
+def _parts_with_stubs(root: str, width: int) -> str | None:
+    from omnigraph.distributed.stage_task import RecordRows
+    from omnigraph.distributed.staged_part import Split
+
+    with graphs.open(root, **_OPEN) as graph:
+        txn = graph.begin()
+        part = txn.task("merge").stage_records([RecordRows(Split(0, 0), [list(_LINKS)])], 0)
+        txn.add_parts([part])
+        options = LoadOptions(mode="merge", on_missing_endpoint="stub")
+        commit_id: str | None = txn.load_parts([part], ["L"], options=options).commit_id
+        return commit_id
+
+
 def _parts_append(root: str, width: int) -> str | None:
     return _in_parts(root, width, "append")
 
@@ -112,6 +151,8 @@ def _abandoned(root: str, width: int) -> str | None:
 register(Operation("load-append", frozenset({"load:append"}), _seeded, _append))
 register(Operation("load-merge", frozenset({"load:merge"}), _seeded, _merge))
 register(Operation("load-overwrite", frozenset({"load:overwrite"}), _seeded, _overwrite))
+register(Operation("load-patch", frozenset({"load:patch"}), _seeded, _patch))
+register(Operation("load-stubs", frozenset({"load:merge"}), _stubbable, _load_with_stubs, widths=(2, 3)))
 register(Operation("load-edges", frozenset({"load:append"}), _linked, _append_edges, widths=(2, 4)))
 register(
     Operation("staged-append", frozenset({"begin", "load_staged"}), _seeded, _staged, (1, 2), leaves=("__staging/",))
@@ -128,4 +169,7 @@ register(
     )
 )
 register(Operation("parts-append", frozenset({"load_parts"}), _seeded, _parts_append, (1,), leaves=("__staging/",)))
+register(
+    Operation("parts-stubs", frozenset({"load_parts"}), _stubbable, _parts_with_stubs, (2,), leaves=("__staging/",))
+)
 register(Operation("parts-merge", frozenset({"load_parts"}), _seeded, _parts_merge, (1,), leaves=("__staging/",)))

@@ -33,7 +33,8 @@ class TableChange(Model):
 @dataclass(frozen=True)
 class RejectedRows(Model):
     """Rows that were left out, with their reasons: the first ones, and how many there were. ``by_reason``: rows that have a
-    reason of each code; ``missing_ids``: ends of edges that do not exist, the most frequent first."""
+    reason of each code; ``missing_ids``: nodes that edges of the input name and that did not exist, the most frequent first,
+    whether these edges are set aside, dropped, or refer to a stub now."""
 
     rows: tuple[Mapping[str, Any], ...] = ()
     total: Count = 0
@@ -98,6 +99,8 @@ class Receipt(Model):
             parts.append(f"{key}: {', '.join(done) or 'nothing'} (version {change.version})")
         if self.rejected:
             parts.append(f"{self.rejected.total} rows rejected")
+        parts += [f"{count} {type} dropped" for type, count in self.dropped.items()]
+        parts += [f"{count} stubs of {type}" for type, count in self.stubs.items()]
         return f"<Receipt {'; '.join(parts)}>"
 
     def _repr_html_(self) -> str:
@@ -180,6 +183,8 @@ class LoadPlan(Model):
     unchanged: Mapping[str, Count] = field(default_factory=dict)
     rejected: RejectedRows = field(default_factory=RejectedRows)
     stages_first: bool = False
+    stubs: Mapping[str, Count] = field(default_factory=dict)
+    dropped: Mapping[str, Count] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         tables = "; ".join(f"{key}: {'+'.join(table.effects)}" for key, table in self.tables.items())
@@ -196,8 +201,10 @@ class LoadPlan(Model):
 
 @dataclass(frozen=True)
 class CheckReport(Model):
-    """What ``graph.check`` found. Nothing was written. ``pins``: what the answer rests on; ``digest``: of the staged
-    fragments that were checked."""
+    """What ``graph.check`` found. Nothing was written. ``ok``: a load with the same options would commit. ``violations``: the
+    first of ``total``, those of rows that would be left out included; ``by_reason`` counts all of them, ``missing_ids`` how often
+    edges name a node that does not exist. ``rejected``, ``stubs``, ``dropped``: as in the receipt of that load. ``pins``: what the
+    answer rests on; ``digest``: of the staged fragments that were checked."""
 
     ok: bool
     records: Count
@@ -207,6 +214,11 @@ class CheckReport(Model):
     reads: tuple[str, ...] = ()
     pins: Mapping[str, tuple[str, str | None, int]] = field(default_factory=dict)
     digest: str | None = None
+    rejected: RejectedRows = field(default_factory=RejectedRows)
+    by_reason: Mapping[str, Count] = field(default_factory=dict)
+    missing_ids: Mapping[str, Count] = field(default_factory=dict)
+    stubs: Mapping[str, Count] = field(default_factory=dict)
+    dropped: Mapping[str, Count] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{key}: {count}" for key, count in sorted(self.rows.items()))

@@ -6,6 +6,7 @@ everything durable ``commit``'s.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,13 +26,16 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog
 from omnigraph.schema.catalog import EdgeType
-from omnigraph.wire.receipt import LoadPlan, PlannedTable, Receipt, RejectedRows, TableChange
+from omnigraph.wire.receipt import LoadPlan, PlannedTable, Receipt, TableChange
 from omnigraph.write.base.changes import TypeChange
+from omnigraph.write.base.violations import SHOWN_MAX, most_frequent
 from omnigraph.write.load_options import CheckReport, LoadOptions, load_request, replay
 from omnigraph.write.receipt import receipt_of, with_warnings
 from omnigraph.write.rules.completion import complete
+from omnigraph.write.rules.endpoint_policy import policy_of
 from omnigraph.write.rules.id_reuse import adopt_ids
-from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, rejected_rows, sift, too_many, write_quarantine
+from omnigraph.write.rules.left_out import LeftOut, exceeded, reasons_of, rejected_rows
+from omnigraph.write.rules.quarantine import Sifted, sift, write_quarantine
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.sources.again import is_read_once, same_types, schema_changed
 from omnigraph.write.sources.batch import Batch
@@ -100,7 +104,7 @@ class Load:
     @property
     def _batch(self) -> str | None:
         """Rows that are appended as they were read are the same whatever they are checked against."""
-        return "input" if self.options.mode == "append" and self.options.on_bad_row == "fail" else None
+        return "input" if self.options.mode == "append" and not self.options.lets_rows_go else None
 
     def _endpoints(self) -> set[str]:
         """Node tables that edges of the input point at, and that it does not write itself."""
@@ -109,26 +113,39 @@ class Load:
         return named - self.input.tables.keys()
 
     def _judge(self, txn: Txn) -> tuple[list[TypeChange], Verdict]:
-        sets_aside = self.options.on_bad_row == "quarantine"
-        changes = with_committed_ids(self.input, self.options, txn, asks=sets_aside or not self.input.malformed)
-        if sets_aside:
+        complete = self.options.sets_aside or not self.input.malformed
+        changes = with_committed_ids(self.input, self.options, txn, asks=complete)
+        if self.options.lets_rows_go and complete:
             return self._sift(txn, changes)
         verdict = validate(changes, self.catalog, txn, limits=self.engine.limits, malformed=self.input.malformed)
         verdict.raise_if_bad()
         return changes, verdict
 
     def _sift(self, txn: Txn, changes: list[TypeChange]) -> tuple[list[TypeChange], Verdict]:
-        sifted = sift(changes, self.catalog, txn, rejected=self.input.rejected, limits=self.engine.limits)
+        sifted = self.sift(changes, txn)
         sifted.verdict.raise_if_bad()
-        error = too_many(sifted, self.input.records, BadRowsMax(self.options.bad_rows_max))
+        error = exceeded(sifted.left, self.input.records, self.options)
         if error is not None:
             raise error
         self.sifted = sifted
         return list(sifted.changes), sifted.verdict
 
+    def sift(self, changes: list[TypeChange], txn: Txn) -> Sifted:
+        policy = policy_of(self.options, self.catalog, self.input.tables)
+        return sift(changes, self.catalog, txn, rejected=self.input.rejected, limits=self.engine.limits, policy=policy)
+
+    @property
+    def left(self) -> LeftOut:
+        return LeftOut() if self.sifted is None else self.sifted.left
+
+    def keys(self) -> set[str]:
+        """Tables that may be written: those of the input, and those of stubs."""
+        policy = policy_of(self.options, self.catalog, self.input.tables)
+        return {*self.input.tables, *policy.stub_tables(self.catalog, self.input.tables)}
+
     def _still_fits(self, txn: Txn, changes: list[TypeChange]) -> bool:
         """Only tables that were read have moved: do the checks pass on them as they are now?"""
-        return validate(changes, self.catalog, txn, limits=self.engine.limits).ok
+        return not self.left.stubs and validate(changes, self.catalog, txn, limits=self.engine.limits).ok
 
 
 def _unmoved(keys: frozenset[str], txn: Txn, other: Txn) -> bool:
@@ -153,19 +170,17 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     known = replay(engine, options, meter, lambda: content_of(source))
     if known is not None:
         return known
-    if options.mode == "append" and options.on_bad_row == "fail" and has_readers(source):
+    if options.mode == "append" and not options.lets_rows_go and has_readers(source):
         return load_stream(engine, source, options, meter)
     work = _read(engine, source, options)
     if not work.input.tables and not work.input.malformed:
         return Receipt(None, options.branch, {}, storage=meter.snapshot())
     content = None if options.idempotency_key is None else content_of(source)
-    outcome = run(engine, load_request(options, work.input.tables, work.files, content=content), work.prepare, meter)
-    rejected = RejectedRows()
-    if work.sifted is not None and not outcome.replayed:
-        rejected = rejected_rows(work.sifted.rejected)
-        if options.quarantine_to is not None:
-            write_quarantine(options.quarantine_to, work.sifted.rejected)
-    return with_warnings(receipt_of(outcome, options.branch, rejected, work.unchanged, meter), work.input.warnings)
+    outcome = run(engine, load_request(options, work.keys(), work.files, content=content), work.prepare, meter)
+    left = LeftOut() if outcome.replayed else work.left
+    if options.quarantine_to is not None and work.sifted is not None and not outcome.replayed:
+        write_quarantine(options.quarantine_to, left.rejected)
+    return with_warnings(receipt_of(outcome, options.branch, left, work.unchanged, meter), work.input.warnings)
 
 
 def has_readers(source: Any) -> bool:
@@ -182,17 +197,37 @@ def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
     meter = Meter()
     held = read_current(engine, options.branch, meter=meter)
     txn = Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter)
-    changes = with_committed_ids(work.input, options, txn, asks=not work.input.malformed)
+    left = LeftOut()
+    complete = options.sets_aside or not work.input.malformed
+    changes = with_committed_ids(work.input, options, txn, asks=complete)
     with progress.phase("checking", total=work.input.rows):
-        verdict = validate(changes, work.catalog, txn, limits=engine.limits, malformed=work.input.malformed)
+        if options.lets_rows_go and complete:
+            sifted = work.sift(changes, txn)
+            verdict, left = sifted.verdict, sifted.left
+        else:
+            verdict = validate(changes, work.catalog, txn, limits=engine.limits, malformed=work.input.malformed)
         progress.advance(work.input.rows)
+    rows = {key: table.rows.num_rows for key, table in work.input.tables.items()}
+    return check_report(verdict, left, work.input.records, rows, options)
+
+
+def check_report(
+    verdict: Verdict, left: LeftOut, records: int, rows: Mapping[str, int], options: LoadOptions
+) -> CheckReport:
+    """What a check says: what is wrong, rows that would be left out included, and whether a load would stand."""
+    reasons = [reason for one in left.rejected for reason in one.reasons]
     return CheckReport(
-        verdict.ok,
-        work.input.records,
-        {key: table.rows.num_rows for key, table in work.input.tables.items()},
-        tuple(violation.to_dict() for violation in verdict.violations),
-        verdict.total,
+        verdict.ok and exceeded(left, records, options) is None,
+        records,
+        rows,
+        tuple(violation.to_dict() for violation in [*verdict.violations, *reasons][:SHOWN_MAX]),
+        verdict.total + len(reasons),
         tuple(sorted(verdict.reads)),
+        rejected=rejected_rows(left),
+        by_reason=reasons_of(verdict, left),
+        missing_ids=most_frequent({**left.missing_ids, **verdict.missing_ids}),
+        stubs=left.made,
+        dropped=left.dropped,
     )
 
 
@@ -240,7 +275,7 @@ def _explained(work: Load, meter: Meter) -> LoadPlan:
     prepared = work.prepare(txn)
     planned = None
     if prepared is not None:
-        planned = plan_of(txn, load_request(options, work.input.tables), prepared, new_ulid(engine.clock))
+        planned = plan_of(txn, load_request(options, work.keys()), prepared, new_ulid(engine.clock))
     state = txn.state
     return LoadPlan(
         branch=options.branch,
@@ -251,7 +286,9 @@ def _explained(work: Load, meter: Meter) -> LoadPlan:
         tables={} if planned is None else _planned_tables(planned),
         reads={} if planned is None else {read.key: read.pin for read in planned.plan.reads},
         unchanged={key: change.unchanged or 0 for key, change in work.unchanged.items()},
-        rejected=rejected_rows(() if work.sifted is None else work.sifted.rejected),
+        rejected=rejected_rows(work.left),
+        stubs=work.left.made,
+        dropped=work.left.dropped,
         stages_first=prepared is not None and prepared.stage_first,
     )
 

@@ -34,8 +34,8 @@ def load_digest(options: LoadOptions) -> str:
             "mode": options.mode,
             "on_bad_row": options.on_bad_row,
             "bad_rows_max": options.bad_rows_max,
-            "bounds": None,
-            "on_missing_endpoint": None,
+            "bounds": options.bounds,
+            "on_missing_endpoint": options.on_missing_endpoint,
         }
     )
 

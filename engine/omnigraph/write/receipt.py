@@ -11,7 +11,8 @@ from omnigraph.commit.recovery.outcome import Fate
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.wire.receipt import Outcome as Found
-from omnigraph.wire.receipt import Receipt, RejectedRows, TableChange
+from omnigraph.wire.receipt import Receipt, TableChange
+from omnigraph.write.rules.left_out import LeftOut, rejected_rows
 
 if TYPE_CHECKING:
     from omnigraph.commit.request import Outcome
@@ -25,9 +26,10 @@ def table_changes(row: CommitRow) -> dict[str, TableChange]:
 
 
 def receipt_of(
-    outcome: Outcome, branch: str, rejected: RejectedRows, unchanged: Mapping[str, TableChange], meter: Meter
+    outcome: Outcome, branch: str, left: LeftOut, unchanged: Mapping[str, TableChange], meter: Meter
 ) -> Receipt:
-    """``unchanged``: tables that were named and stay as they are; the commit does not know them."""
+    """``unchanged``: tables that were named and stay as they are; the commit does not know them. ``left``: what was left out of
+    the input or made up for it."""
     tables = dict(unchanged)
     if outcome.row is not None:
         tables = table_changes(outcome.row) if outcome.replayed else {**tables, **table_changes(outcome.row)}
@@ -36,9 +38,11 @@ def receipt_of(
         branch,
         dict(sorted(tables.items())),
         replayed=outcome.replayed,
-        rejected=rejected,
+        rejected=rejected_rows(left),
         storage=meter.snapshot(),
         warnings=outcome.warnings,
+        stubs=left.made,
+        dropped=left.dropped,
         kind="load" if outcome.row is None else outcome.row.kind,
     )
 

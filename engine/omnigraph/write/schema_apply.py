@@ -26,9 +26,10 @@ from omnigraph.options import CommitOptions
 from omnigraph.schema import Catalog, SchemaPlan, apply_plan, parse_schema, plan_change
 from omnigraph.schema.catalog import TableType
 from omnigraph.table.column_files import ColumnFile
-from omnigraph.wire.receipt import Receipt, RejectedRows
+from omnigraph.wire.receipt import Receipt
 from omnigraph.write.base.violations import ViolationLog, data_invalid
 from omnigraph.write.receipt import receipt_of, table_changes
+from omnigraph.write.rules.left_out import LeftOut
 from omnigraph.write.schema_change.checked_rows import RowChecks
 from omnigraph.write.schema_change.columns import ColumnChange
 from omnigraph.write.schema_change.lowering import Lowered, column_steps, lower
@@ -95,7 +96,7 @@ def apply_schema(engine: Engine, text: str, options: SchemaOptions) -> SchemaRec
         raise
     if outcome.row is None or outcome.replayed:
         work.give_up()
-    receipt = receipt_of(outcome, options.branch, RejectedRows(), {}, meter)
+    receipt = receipt_of(outcome, options.branch, LeftOut(), {}, meter)
     plan = None if receipt.replayed else work.plan
     return SchemaReceipt(**vars(receipt), plan=plan)
 

@@ -24,10 +24,11 @@ from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog, EdgeType, table_schema
 from omnigraph.table import staged as fragments_
 from omnigraph.table.dataset import TableRef
-from omnigraph.wire.receipt import Receipt, RejectedRows
+from omnigraph.wire.receipt import Receipt
 from omnigraph.write.base.staged_columns import live_fields, misfit
 from omnigraph.write.load_options import LoadOptions, load_request
 from omnigraph.write.receipt import receipt_of, with_warnings
+from omnigraph.write.rules.left_out import LeftOut
 from omnigraph.write.rules.streamed_append import StreamedAppend
 from omnigraph.write.rules.validate import Verdict
 from omnigraph.write.schema_change.history import filled_since
@@ -82,7 +83,7 @@ def load_stream(engine: Engine, source: Any, options: LoadOptions, meter: Meter)
         raise
     if outcome.row is None or outcome.replayed:
         work.give_up()
-    return with_warnings(receipt_of(outcome, options.branch, RejectedRows(), {}, meter), work.stream.warnings)
+    return with_warnings(receipt_of(outcome, options.branch, LeftOut(), {}, meter), work.stream.warnings)
 
 
 def _stream(engine: Engine, source: Any, catalog: Catalog, view: LateView) -> StreamedAppend:

@@ -45,8 +45,11 @@ def tables(rows: Rows) -> dict[str, pa.Table]:
     return {name: pa.Table.from_pylist([dict(row) for row in listed], COLUMNS[name]) for name, listed in rows.items()}
 
 
+JUDGED = ("on_bad_row", "bad_rows_max", "bounds", "on_missing_endpoint")
+
+
 def judged(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name in ("on_bad_row", "bad_rows_max")}
+    return {name: value for name, value in options.items() if name in JUDGED}
 
 
 def as_foretold(foretold: distributed.PartsReport, load: Any) -> og.Receipt:
@@ -55,11 +58,13 @@ def as_foretold(foretold: distributed.PartsReport, load: Any) -> og.Receipt:
         receipt = load()
     except (og.errors.DataInvalid, og.errors.KeyConflict) as error:
         assert not foretold.ok
-        if not foretold.rejected:
+        if not (foretold.rejected or foretold.dropped or foretold.stubs or foretold.refusal):
             assert ([*foretold.violations], foretold.total) == (error.violations, error.total)
         raise
     if not receipt.replayed:
         assert foretold.ok and foretold.rejected == receipt.rejected.total
+        assert (foretold.stubs, foretold.dropped) == (receipt.stubs, receipt.dropped)
+        assert foretold.missing_ids == receipt.rejected.missing_ids
     return receipt
 
 
@@ -106,7 +111,7 @@ def outcome(load: Any) -> Any:
     except og.errors.OmnigraphError as error:
         return told(error)
     counts = {key: {**change.to_dict(), "version": 0} for key, change in receipt.tables.items()}
-    return counts, _text(receipt.rejected.to_dict()), receipt.commit_id is None
+    return counts, _text(receipt.rejected.to_dict()), receipt.commit_id is None, receipt.stubs, receipt.dropped
 
 
 def content(graph: og.Graph) -> list[Any]:

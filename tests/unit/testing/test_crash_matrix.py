@@ -9,7 +9,7 @@ from omnigraph import graph as graphs
 from omnigraph.distributed.staging_txn import StagingTxn
 from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.cells import Cell
-from omnigraph.write.base.changes import MODES
+from omnigraph.write.base.changes import INPUT_MODES
 
 READING = {
     "catalog", "check", "close", "commit", "commits", "export", "intents", "outcome", "probe", "recoveries", "snapshot",
@@ -34,7 +34,7 @@ def doors() -> set[str]:
     found = {name for name in omnigraph.__all__ if inspect.isfunction(getattr(omnigraph, name))} - READING_FUNCTIONS
     for name, _ in inspect.getmembers(graphs.Graph):
         if not name.startswith("_") and name not in READING:
-            found |= {f"load:{mode}" for mode in MODES} if name == "load" else {name}
+            found |= {f"load:{mode}" for mode in INPUT_MODES} if name == "load" else {name}
     found |= {name for name, _ in inspect.getmembers(StagingTxn) if not name.startswith("_")} - STAGING_READS
     return found
 

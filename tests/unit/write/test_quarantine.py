@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.core.errors import DataInvalid, InvalidInput, StoreRefused
-from omnigraph.write.rules.quarantine import BadRowsMax, Sifted, rejected_rows, sift, too_many, write_quarantine
+from omnigraph.write.rules.left_out import BadRowsMax, rejected_rows, too_many
+from omnigraph.write.rules.quarantine import Sifted, sift, write_quarantine
 from omnigraph.write.rules.validate import validate
 from omnigraph.write.sources.batch import Batch
 from tests.unit.write.support import MemoryView, catalog_of, committed, edge, item, person, read
@@ -154,8 +155,8 @@ def test_another_bound_is_refused(bound: Any) -> None:
 
 def test_too_many_bad_rows_are_an_error_that_says_how_many_and_why() -> None:
     result = sifted([person("a", age=-1), person("b", age=-1), person("c")])
-    assert too_many(result, 3, BadRowsMax(2)) is None
-    error = too_many(result, 3, BadRowsMax(0.5))
+    assert too_many(result.left, 3, BadRowsMax(2)) is None
+    error = too_many(result.left, 3, BadRowsMax(0.5))
     assert isinstance(error, DataInvalid)
     assert (error.bad_rows, error.records, error.total) == (2, 3, 2)
     assert "2 of 3" in str(error)
@@ -164,7 +165,7 @@ def test_too_many_bad_rows_are_an_error_that_says_how_many_and_why() -> None:
 
 def test_a_thousand_are_shown_and_all_are_counted() -> None:
     result = sifted([person(f"p{i}", age=-1) for i in range(1500)])
-    shown = rejected_rows(result.rejected)
+    shown = rejected_rows(result.left)
     assert shown.total == len(shown) == 1500
     assert len(shown.rows) == 1000 and list(shown) == [one.to_dict() for one in result.rejected[:1000]]
     assert shown.by_reason == {"range": 1500} and shown.missing_ids == {}

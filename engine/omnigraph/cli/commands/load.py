@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,16 +21,15 @@ from omnigraph.cli.table_arguments import CsvFlags, table_files
 from omnigraph.core.errors import DataInvalid
 from omnigraph.wire.receipt import Loaded, Receipt, TableChange
 
-if TYPE_CHECKING:
-    pass
-
 _TABLE = re.compile(r"\.(?:csv|tsv|parquet|pq)(?:\.gz)?$", re.I)
+_MISSING_SHOWN = 5
 _GZIP = b"\x1f\x8b"
 
 
 class Mode(StrEnum):
     append = "append"
     merge = "merge"
+    patch = "patch"
     overwrite = "overwrite"
 
 
@@ -48,7 +47,11 @@ def run(
     call: Call,
     mode: Annotated[
         Mode,
-        typer.Option("--mode", help="append: ids must be new; merge: replace by id; overwrite: replace whole types."),
+        typer.Option(
+            "--mode",
+            help="append: ids must be new; merge: replace by id; patch: as merge, but what a record does not name keeps its "
+            "value; overwrite: replace whole types.",
+        ),
     ],
     data: Annotated[
         str | None, typer.Option("--data", metavar="FILE|-", help="Records (NDJSON, also .gz); - is standard input.")
@@ -73,6 +76,22 @@ def run(
     bad_rows_max: Annotated[
         str | None,
         typer.Option("--bad-rows-max", metavar="N|SHARE", help="Fail beyond so many, or beyond a share like 0.01."),
+    ] = None,
+    bound: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bound",
+            metavar="CHECK=N|SHARE",
+            help="Fail beyond so many bad rows of a check: values, duplicates, endpoints, cardinality; may be repeated.",
+        ),
+    ] = None,
+    on_missing_endpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--on-missing-endpoint",
+            metavar="[TYPE=]ACTION",
+            help="What becomes of edges without a node: fail, quarantine, drop or stub; may be repeated with edge types.",
+        ),
     ] = None,
     quarantine_to: Annotated[
         Path | None,
@@ -117,7 +136,12 @@ def run(
     Give records with --data, or tables (Parquet, CSV) with --node and --edge. Either all of the input is committed or
     nothing is; --on-bad-row quarantine leaves out rows that break the schema and keeps the rest.
     """
-    bound = _bad_rows(bad_rows_max)
+    rules: dict[str, Any] = {
+        "on_bad_row": on_bad_row.value,
+        "bad_rows_max": _bad_rows("--bad-rows-max", bad_rows_max),
+        "bounds": _bounds(bound or ()),
+        "on_missing_endpoint": _on_missing_endpoint(on_missing_endpoint or ()),
+    }
     flags = CsvFlags(
         delimiter=delimiter,
         quote_char=quote_char,
@@ -129,9 +153,9 @@ def run(
     )
     with _source(data, node or (), edge or (), flags) as source:
         if check:
-            return _check(call, source, mode, branch)
+            return _check(call, source, mode, branch, rules)
         if explain:
-            return _explain(call, source, mode, branch, on_bad_row, bound)
+            return _explain(call, source, mode, branch, rules)
         if mode is Mode.overwrite:
             call.want_consent("load --mode overwrite", yes=yes)
         with call.writing() as graph, call.screen.busy("loading"):
@@ -140,8 +164,7 @@ def run(
                 mode=mode.value,
                 branch=branch,
                 idempotency_key=key,
-                on_bad_row=on_bad_row.value,
-                bad_rows_max=bound,
+                **rules,
                 quarantine_to=quarantine_to,
                 expect_head=expect_head,
                 deadline_s=deadline,
@@ -187,6 +210,7 @@ def _show(screen: Screen, result: dict[str, Any]) -> None:
         screen.line(f"{count_text(result['rejected']['total'], 'row')} left out", style="yellow")
         for row in result["rejected"]["rows"][:5]:
             screen.line(f"  {_reasons(row)}")
+    _show_ends(screen, result["stubs"], result["dropped"], result["rejected"]["missing_ids"])
     if result["commit_id"] is None:
         screen.line("nothing changed: no commit")
     else:
@@ -197,6 +221,19 @@ def _show(screen: Screen, result: dict[str, Any]) -> None:
         screen.warn(f"warning: {warning}")
 
 
+def _show_ends(
+    screen: Screen, stubs: Mapping[str, int], dropped: Mapping[str, int], missing_ids: Mapping[str, int]
+) -> None:
+    """What became of edges that name a node which does not exist, and which nodes these are."""
+    for name, count in dropped.items():
+        screen.line(f"{count_text(count, 'row')} of {name} dropped: a node is missing", style="yellow")
+    for name, count in stubs.items():
+        screen.line(f"{count_text(count, 'stub')} of {name} made")
+    if missing_ids:
+        listed = [f"{name} ({count}x)" for name, count in list(missing_ids.items())[:_MISSING_SHOWN]]
+        screen.line(f"most often missing: {', '.join(listed)}")
+
+
 def _reasons(row: Mapping[str, Any]) -> str:
     reasons = row.get("reasons", ())
     return "; ".join(str(one.get("message", one) if isinstance(one, Mapping) else one) for one in reasons)
@@ -205,17 +242,14 @@ def _reasons(row: Mapping[str, Any]) -> str:
 # --- checking only ------------------------------------------------------------------------------------------------------
 
 
-def _explain(
-    call: Call, source: Any, mode: Mode, branch: str, on_bad_row: OnBadRow, bound: int | float | None
-) -> Answer:
+def _explain(call: Call, source: Any, mode: Mode, branch: str, rules: Mapping[str, Any]) -> Answer:
     with call.reading() as graph, call.screen.busy("planning"):
         plan = graph.load(
             source,
             mode=mode.value,
             branch=branch,
-            on_bad_row=on_bad_row.value,
-            bad_rows_max=bound,
             dry_run=True,
+            **rules,
         )
 
     def show(screen: Screen) -> None:
@@ -238,21 +272,32 @@ def _explain(
             screen.line("checked against " + ", ".join(f"{key} at {version}" for key, version in plan.reads.items()))
         if plan.rejected:
             screen.line(f"{count_text(plan.rejected.total, 'row')} would be left out", style="yellow")
+        _show_ends(screen, plan.stubs, plan.dropped, plan.rejected.missing_ids)
 
     return Answer(plan, show)
 
 
-def _check(call: Call, source: Any, mode: Mode, branch: str) -> Answer:
+def _check(call: Call, source: Any, mode: Mode, branch: str, rules: Mapping[str, Any]) -> Answer:
     with call.reading() as graph, call.screen.busy("checking"):
-        report = graph.check(source, mode=mode.value, branch=branch)
+        report = graph.check(source, mode=mode.value, branch=branch, **rules)
     if not report.ok:
+        counts = ", ".join(f"{count} {code}" for code, count in report.by_reason.items())
         raise DataInvalid(
-            f"{count_text(report.total, 'violation')} in the input; nothing was written",
+            f"{count_text(report.total, 'violation')} in the input ({counts}); nothing was written",
             hint="correct the records named, or load with --on-bad-row quarantine",
             violations=[dict(one) for one in report.violations],
             total=report.total,
+            by_reason=dict(report.by_reason),
+            missing_ids=dict(report.missing_ids),
         )
-    return Answer(report, lambda screen: screen.line("no violations; nothing was written"))
+
+    def show(screen: Screen) -> None:
+        left = report.rejected.total
+        said = f"{count_text(left, 'row')} would be left out" if left else "no violations"
+        screen.line(f"{said}; nothing was written")
+        _show_ends(screen, report.stubs, report.dropped, report.missing_ids)
+
+    return Answer(report, show)
 
 
 # --- what to load -------------------------------------------------------------------------------------------------------
@@ -303,10 +348,35 @@ def _spooled(folder: Path) -> Path:
     return path
 
 
-def _bad_rows(text: str | None) -> int | float | None:
+def _bad_rows(option: str, text: str | None) -> int | float | None:
     if text is None:
         return None
     try:
         return int(text) if text.isdigit() else float(text)
     except ValueError:
-        raise Usage(f"--bad-rows-max takes a number or a share, got {text!r}", hint="for example 100 or 0.01") from None
+        raise Usage(f"{option} takes a number or a share, got {text!r}", hint="for example 100 or 0.01") from None
+
+
+def _bounds(given: Sequence[str]) -> dict[str, int | float] | None:
+    found: dict[str, int | float] = {}
+    for item in given:
+        name, equals, text = item.partition("=")
+        if not equals or name in found:
+            said = f"{name} is bounded twice" if equals else f"--bound takes CHECK=N or CHECK=SHARE, got {item!r}"
+            raise Usage(said, hint="for example --bound endpoints=0.15")
+        found[name] = _bad_rows("--bound", text) or 0
+    return found or None
+
+
+def _on_missing_endpoint(given: Sequence[str]) -> str | dict[str, str] | None:
+    """One action for all edge types, or one for each that is named."""
+    pairs = [item.rpartition("=") for item in given]
+    if len(pairs) == 1 and not pairs[0][1]:
+        return given[0]
+    named = {name: action for name, equals, action in pairs if equals}
+    if len(named) < len(pairs):
+        raise Usage(
+            "--on-missing-endpoint takes one action for all edge types, or TYPE=ACTION once for each",
+            hint="for example --on-missing-endpoint Follows=stub --on-missing-endpoint Likes=drop",
+        )
+    return named or None

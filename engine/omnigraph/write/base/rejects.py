@@ -11,12 +11,15 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from omnigraph.write.base.changes import RowIndex
 from omnigraph.write.base.violations import Violation, ViolationLog
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,14 @@ def writable(value: Any, nesting_max: int = 1_000) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """Ends of edges that do not exist: the node type, and an id a row."""
+
+    node: str
+    ids: pa.Array[Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Rows that break one rule, ascending, and how to word it for one of them.
 
@@ -85,6 +96,7 @@ class Finding:
     describe: Callable[[int], Violation]
     others: RowIndex | None = None
     property: str | None = None  # where one property is at fault
+    missing: Missing | None = None  # for each row the node that does not exist
 
     def all_rows(self) -> RowIndex:
         return self.rows if self.others is None else np.union1d(self.rows, self.others)

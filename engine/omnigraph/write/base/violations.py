@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappush, heapreplace
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 from omnigraph.core.errors import DataInvalid
 
 SHOWN_MAX: Final = 20
+MISSING_SHOWN_MAX: Final = 20
 VALUE_CHARS_MAX: Final = 80
 
 # The codes, in the order of the rounds that find them. They are part of the interface.
@@ -45,6 +47,21 @@ ENDPOINT: Final = "missing-endpoint"
 CARD_MAX: Final = "card-max"
 CARD_MIN: Final = "card-min"
 ORPHAN: Final = "orphan"
+
+STUB: Final = "stub"
+"""No complaint: an edge whose end does not exist and is made as a stub."""
+
+# The checks for which bounds can be given, by code. Everything else is about the value of a record.
+_CHECK_OF: Final = {
+    DUPLICATE_ID: "duplicates",
+    UNIQUE: "duplicates",
+    KEY_CONFLICT: "duplicates",
+    ENDPOINT: "endpoints",
+    STUB: "endpoints",
+    CARD_MAX: "cardinality",
+    CARD_MIN: "cardinality",
+    ORPHAN: "endpoints",
+}
 
 # Complaints that are about a whole table when they name no record: its type or its columns are called otherwise.
 _OF_NAMES: Final = frozenset({UNKNOWN_PROPERTY, REQUIRED, MISSING_ENDPOINT_VALUE, DUPLICATE_MEMBER})
@@ -107,6 +124,11 @@ class Violation:
         return replace(self, record=record, source=source, source_order=source_order)
 
 
+def check_of(code: str) -> str:
+    """The check that a code belongs to: values, duplicates, endpoints or cardinality."""
+    return _CHECK_OF.get(code, "values")
+
+
 def show_value(value: Any) -> str:
     """A value on one line, as JSON where it can be, cut to 80 characters."""
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -143,13 +165,20 @@ class ViolationLog:
         self._heap: list[tuple[_Reversed, int, Violation]] = []
         self._serial = 0
         self.total = 0
+        self.by_code: Counter[str] = Counter()
+        self.missing_ids: Counter[str] = Counter()  # ids of nodes that edges name and that do not exist
 
     def __bool__(self) -> bool:
         return self.total > 0
 
     def add(self, violation: Violation) -> None:
-        self.total += 1
+        self.count(violation.code, 1)
         self._keep(violation)
+
+    def count(self, code: str, more: int) -> None:
+        """Count violations that are not kept."""
+        self.total += more
+        self.by_code[code] += more
 
     def extend(self, violations: Iterable[Violation]) -> None:
         for violation in violations:
@@ -157,13 +186,18 @@ class ViolationLog:
 
     def add_rows(self, rows: Iterable[int], count: int, describe: Callable[[int], Violation]) -> None:
         """``count`` violations at rows that ascend by record number: only those that can be shown are described."""
-        self.total += count
+        code = None
         for _, row in zip(range(self._max), rows, strict=False):
-            if not self._keep(describe(int(row))):
-                return
+            violation = describe(int(row))
+            code = code or violation.code
+            if not self._keep(violation):
+                break
+        self.count(code or MALFORMED, count)
 
     def merge(self, other: ViolationLog) -> None:
         self.total += other.total
+        self.by_code.update(other.by_code)
+        self.missing_ids.update(other.missing_ids)
         for _, _, violation in other._heap:
             self._keep(violation)
 
@@ -183,14 +217,30 @@ class ViolationLog:
         return False
 
 
-def data_invalid(shown: Iterable[Violation], total: int) -> DataInvalid:
-    """The error for violations: the first one in the message, all that are shown in the facts."""
+def most_frequent(counts: Mapping[str, int], most: int = MISSING_SHOWN_MAX) -> dict[str, int]:
+    """The highest counts, equal ones in the order of their names."""
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:most])
+
+
+def data_invalid(
+    shown: Iterable[Violation],
+    total: int,
+    *,
+    by_reason: Mapping[str, int] | None = None,
+    missing_ids: Mapping[str, int] | None = None,
+) -> DataInvalid:
+    """The error for violations: the first one in the message, all that are shown in the facts, with counts of all."""
     first = tuple(shown)
     message = first[0].line if first else "the input breaks the schema"
     if total > 1:
         message += f" (and {total - 1} more)"
     hint = _HINT_OF_NAMES if first and all(map(_is_of_names, first)) else None
-    return DataInvalid(message, hint=hint, violations=[v.to_dict() for v in first], total=total)
+    facts: dict[str, Any] = {"violations": [v.to_dict() for v in first], "total": total}
+    if by_reason:
+        facts["by_reason"] = dict(sorted(by_reason.items()))
+    if missing_ids:
+        facts["missing_ids"] = most_frequent(missing_ids)
+    return DataInvalid(message, hint=hint, **facts)
 
 
 def _is_of_names(one: Violation) -> bool:

@@ -22,7 +22,7 @@ from omnigraph.write.base.blocks import Block
 from omnigraph.write.base.changes import Mode, PinnedView, RowIndex
 from omnigraph.write.base.committed_rows import committed_rows, distinct, without
 from omnigraph.write.base.constants import ENDS
-from omnigraph.write.base.rejects import Finding
+from omnigraph.write.base.rejects import Finding, Missing
 from omnigraph.write.base.violations import Violation, show_value
 from omnigraph.write.base.wording import NOWHERE, Wording
 from omnigraph.write.rules.key_rules import Rewritten
@@ -112,9 +112,9 @@ class NodePresence:
         missing = self.missing(view, [one.texts for one in unresolved])
         for one, at in zip(unresolved, missing, strict=True):
             if len(at):
-                yield one, self._finding(one, one.rows[at])
+                yield one, self._finding(one, one.rows[at], one.texts.take(positions(at)))
 
-    def _finding(self, one: Unresolved, rows: RowIndex) -> Finding:
+    def _finding(self, one: Unresolved, rows: RowIndex, texts: pa.Array[Any]) -> Finding:
         def describe(row: int) -> Violation:
             block = one.block
             text = block.batch.column(one.end)[row - block.first_row].as_py()
@@ -123,7 +123,7 @@ class NodePresence:
                 row, v.ENDPOINT, reason, property=ENDS[one.end], value=text, expected=f"id of a {self.node.name}"
             )
 
-        return Finding(rows, describe, property=ENDS[one.end])
+        return Finding(rows, describe, property=ENDS[one.end], missing=Missing(self.node.name, texts))
 
 
 def unresolved_ends(block: Block, end: str, presence: NodePresence) -> Unresolved | None:

@@ -113,7 +113,7 @@ class StreamedEvaluation:
         whole = ViolationLog()
         for log in (self._log, self._graph_log, *others):
             whole.merge(log)
-        return Verdict(whole.shown, whole.total, self._conflicts.all(), frozenset(self.view.reads))
+        return Verdict.of(whole, self._conflicts.all(), self.view.reads)
 
     def still_fits(self, view: PinnedView) -> bool:
         """Whether the answer holds at other pins of tables that were only read: every committed endpoint is there."""

@@ -6,13 +6,14 @@ then all questions to the committed side are asked side by side, so that a small
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute
 
 from omnigraph.core.errors import KeyConflict, OmnigraphError
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
@@ -25,8 +26,11 @@ from omnigraph.write.base.constants import ENDS
 from omnigraph.write.base.rejects import Finding
 from omnigraph.write.base.violations import Violation, ViolationLog, data_invalid
 from omnigraph.write.rules.edge_rules import CardinalityRule, Loose, NodePresence, Unresolved, orphans, unresolved_ends
+from omnigraph.write.rules.endpoint_policy import StubRules
 from omnigraph.write.rules.key_rules import IdRule, Rewritten, UniqueRule, unique_groups
 from omnigraph.write.rules.value_rules import ValueRules
+
+pc: Any = pyarrow.compute
 
 # Searching staged nodes runs on two threads from so many edges on; below, starting them costs more.
 _THREADS_FROM_ROWS: Final = 1 << 16
@@ -47,12 +51,21 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``violations`` are the first by record number of ``total``; ``reads`` the tables whose pins the answer rests on."""
+    """``violations`` are the first by record number of ``total``; ``reads`` the tables whose pins the answer rests on.
+    ``by_reason`` counts all by code, ``missing_ids`` how often edges name a node that does not exist."""
 
     violations: tuple[Violation, ...] = ()
     total: int = 0
     conflicts: tuple[Conflict, ...] = ()
     reads: frozenset[str] = frozenset()
+    by_reason: Mapping[str, int] = field(default_factory=dict)
+    missing_ids: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, log: ViolationLog, conflicts: tuple[Conflict, ...], reads: Iterable[str]) -> Verdict:
+        return cls(
+            log.shown, log.total, conflicts, frozenset(reads), dict(log.by_code), v.most_frequent(log.missing_ids)
+        )
 
     @property
     def ok(self) -> bool:
@@ -63,7 +76,7 @@ class Verdict:
         if self.ok:
             return None
         if sum(conflict.total for conflict in self.conflicts) < self.total:
-            return data_invalid(self.violations, self.total)
+            return data_invalid(self.violations, self.total, by_reason=self.by_reason, missing_ids=self.missing_ids)
         first = self.conflicts[0]
         return KeyConflict(
             f"{self.violations[0].line}" + (f" (and {self.total - 1} more)" if self.total > 1 else ""),
@@ -97,7 +110,7 @@ def validate(
     evaluation.report(evaluation.local(), log, conflicts)
     if not malformed:
         evaluation.report(evaluation.ask(recording), log, conflicts)
-    return Verdict(log.shown, log.total, conflicts.all(), frozenset(recording.reads))
+    return Verdict.of(log, conflicts.all(), recording.reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +166,23 @@ def _has_nulls(block: Block) -> bool:
 
 class Evaluation:
     """One pass over one change set. ``local`` has to be drawn before ``ask``. Without ``values`` rows have been looked at by
-    themselves before, and only the columns that rules compare are needed."""
+    themselves before, and only the columns that rules compare are needed. With ``stubs`` an edge whose end is missing and can
+    be made is no violation: it is found with the code ``STUB``."""
 
-    def __init__(self, changes: Iterable[TypeChange], catalog: Catalog, limits: Limits, *, values: bool = True) -> None:
+    def __init__(
+        self,
+        changes: Iterable[TypeChange],
+        catalog: Catalog,
+        limits: Limits,
+        *,
+        values: bool = True,
+        stubs: StubRules | None = None,
+    ) -> None:
         ordered = sorted(changes, key=lambda change: change.table_key)
         nodes = [change for change in ordered if isinstance(change.type, NodeType)]
         edges = [change for change in ordered if isinstance(change.type, EdgeType)]
         self._catalog = catalog
+        self._stubs = stubs
         self.changes = {change.table_key: change for change in nodes + edges}
         self.checks = {key: TableChecks(change, limits, values) for key, change in self.changes.items()}
         self._presences: dict[str, NodePresence] = {}
@@ -236,7 +259,7 @@ class Evaluation:
                 assert isinstance(checks.type, EdgeType)
                 by_node.setdefault(checks.type.src_type if one.end == "src" else checks.type.dst_type, []).append(one)
         for name, unresolved in sorted(by_node.items()):
-            yield _asking_ends(self.presence(name), view, unresolved)
+            yield _asking_ends(self.presence(name), view, unresolved, self._stubs)
         for key, checks in self.checks.items():
             if checks.card is not None:
                 assert isinstance(checks.type, EdgeType)
@@ -278,13 +301,28 @@ class Evaluation:
 
     def report(self, judged: Iterable[Judged], log: ViolationLog, conflicts: Conflicts) -> None:
         for one in judged:
-            finding = one.finding
-            if isinstance(finding, Loose):
-                log.add_rows(range(finding.count), finding.count, finding.describe)
-                continue
-            log.add_rows(finding.rows.tolist()[: v.SHOWN_MAX], len(finding.rows), finding.describe)
-            if one.code == v.KEY_CONFLICT:
-                conflicts.add(one.table_key, finding)
+            note_violation(one, log)
+            if one.code == v.KEY_CONFLICT and isinstance(one.finding, Finding):
+                conflicts.add(one.table_key, one.finding)
+
+
+def note_violation(one: Judged, log: ViolationLog) -> None:
+    """Count the violations of a finding, and keep the first of them."""
+    finding = one.finding
+    if isinstance(finding, Loose):
+        log.add_rows(range(finding.count), finding.count, finding.describe)
+        return
+    if one.code == v.STUB:
+        return
+    log.add_rows(finding.rows.tolist()[: v.SHOWN_MAX], len(finding.rows), finding.describe)
+    if finding.missing is not None:
+        log.missing_ids.update(count_ids(finding.missing.ids))
+
+
+def count_ids(ids: pa.Array[Any]) -> dict[str, int]:
+    """How often each id occurs."""
+    counted = pc.value_counts(ids)
+    return dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
 
 
 def _known(finding: Finding, change: TypeChange) -> Finding | None:
@@ -310,13 +348,24 @@ def _asking(key: str, ask: Callable[[], Iterable[Finding | Loose]]) -> Callable[
 
 
 def _asking_ends(
-    presence: NodePresence, view: PinnedView, unresolved: Sequence[Unresolved]
+    presence: NodePresence, view: PinnedView, unresolved: Sequence[Unresolved], stubs: StubRules | None
 ) -> Callable[[], Iterator[Judged]]:
     def question() -> Iterator[Judged]:
         for one, finding in presence.check(view, unresolved):
-            yield judged(one.block.wording.type.table_key, finding)
+            edge = one.block.wording.type
+            assert isinstance(edge, EdgeType)
+            yield from judged_ends(edge, finding, stubs)
 
     return question
+
+
+def judged_ends(edge: EdgeType, finding: Finding, stubs: StubRules | None) -> Iterator[Judged]:
+    """What is said of edges with a missing end: that a stub will be there, or that they cannot stand."""
+    made, rest = (None, finding) if stubs is None else stubs.split(edge, finding)
+    if made is not None:
+        yield Judged(edge.table_key, v.STUB, made)
+    if rest is not None:
+        yield judged(edge.table_key, rest)
 
 
 def _gone(view: PinnedView, checks: TableChecks) -> pa.Array[Any]:

@@ -51,6 +51,11 @@ class RawRows:
     named: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     @property
+    def stub(self) -> str | None:
+        """The property that marks stubs. Rows that come in are none unless they say so: it is false where nothing is said."""
+        return self.type.stub if isinstance(self.type, NodeType) else None
+
+    @property
     def unnamed(self) -> Unnamed:
         """Properties that may be left out and are. Those of a key say which row is meant and never may."""
         if not self.partial:
@@ -58,7 +63,7 @@ class RawRows:
         key = set(self.type.key or ()) if isinstance(self.type, NodeType) else set()
         found: dict[str, bool | npt.NDArray[np.bool_]] = {}
         for name in self.type.by_name:
-            if name in key:
+            if name in key or name == self.stub:
                 continue
             if name not in self.columns:
                 found[name] = True
@@ -171,7 +176,7 @@ def _missing(raw: RawRows, wording: Wording) -> list[Finding]:
     unnamed = raw.unnamed
     for prop in raw.type.properties:
         left_out = unnamed.get(prop.name)
-        if prop.type.nullable or left_out is True:
+        if prop.type.nullable or left_out is True or prop.name == raw.stub:
             continue
         column = raw.columns.get(prop.name)
         rows = np.arange(raw.count, dtype=np.int64) if column is None else null_rows(column)
@@ -291,5 +296,6 @@ def _assemble(raw: RawRows, ids: pa.Array[Any]) -> pa.RecordBatch:
         column = made.get(wanted.name)
         if column is None:
             column = raw.columns.get(wanted.name)
-        columns.append(pa.nulls(raw.count, wanted.type) if column is None else column)
+        column = pa.nulls(raw.count, wanted.type) if column is None else column
+        columns.append(pc.fill_null(column, False) if wanted.name == raw.stub else column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)

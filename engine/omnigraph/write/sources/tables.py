@@ -247,8 +247,9 @@ def place_columns(
             faults.append(_column_fault(v.DUPLICATE_MEMBER, f"two columns for {declared.name}.{target}", name))
         else:
             places[target] = name
+    stub = None if isinstance(declared, EdgeType) else declared.stub
     for prop in declared.properties:
-        if not prop.type.nullable and prop.name in needed and prop.name not in places:
+        if not prop.type.nullable and prop.name in needed and prop.name not in places and prop.name != stub:
             message = f"{declared.name}.{prop.name} is required and has no column"
             faults.append(_column_fault(v.REQUIRED, message, prop.name))
     faults += [
