@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from omnigraph.testing.powercut.beside import PAIRS
 from omnigraph.testing.powercut.cells import Cell, PowerCuts
 from omnigraph.testing.powercut.disk import MIXED, NAMES, SYNCED, TORN
 from omnigraph.testing.powercut.record import unavailable
@@ -54,3 +55,13 @@ def test_a_file_that_has_a_name_and_not_its_bytes_is_moved_aside(cuts: PowerCuts
 @pytest.mark.parametrize("image", [SYNCED, TORN])
 def test_a_graph_that_was_acknowledged_is_there(cuts: PowerCuts, image: str) -> None:
     assert dict(cuts.run(Cell("init", 1, AS_IT_IS, image), every=6).findings) == {}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("image", [SYNCED, MIXED])
+def test_beside_another_process_what_was_acknowledged_is_there(cuts: PowerCuts, pair: str, image: str) -> None:
+    """Also what another process has swapped and not synced, where this one has acknowledged above it, or has said that it
+    landed."""
+    result = cuts.run(Cell(pair, 1, AS_IT_IS, image), every=25)
+    assert dict(result.findings) == {}
+    assert result.cuts > 3

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.table import checksums, files, fresh
 from omnigraph.table.errors import Fate
+from omnigraph.table.torn import restore_hint
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -36,11 +37,17 @@ def with_file(handle: LanceDataset, error: OmnigraphError, what: str) -> Omnigra
     path, problem = found
     return Corruption(
         f"{what} failed: a file is damaged: {problem}: table={handle.uri} version={handle.version} file={path}",
+        hint=_hint(handle),
         fate=Fate.MISSING_FILE.value,
         table=handle.uri,
         version=handle.version,
         file=path,
     )
+
+
+def _hint(handle: LanceDataset) -> str | None:
+    place = checksums.place_of(handle.uri)
+    return None if place is None else restore_hint(place.root)
 
 
 def damaged_file(handle: LanceDataset) -> tuple[str, str] | None:

@@ -81,10 +81,17 @@ def not_whole(store: Store, ref: TableRef, version: int, error: OmnigraphError) 
         return error
     return Corruption(
         f"version {version} of {ref.relative} is not whole: {torn.why}: file={torn.path}",
-        hint=f"restore the file from a backup; where commits are `relaxed`, `omnigraph repair {store.uri}` shows the newest "
-        "commit that is whole",
+        hint=restore_hint(store.uri),
         table=ref.relative,
         version=version,
         file=torn.path,
         whole=False,
+    )
+
+
+def restore_hint(uri: str) -> str:
+    """What to do about a file that a published version names. Only commits that were not synced are given up for it."""
+    return (
+        f"restore the file from a backup; where commits were made with durability=relaxed, `omnigraph repair {uri}` shows the "
+        "newest commit that is whole"
     )

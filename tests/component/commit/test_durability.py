@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import omnigraph as og
+from omnigraph.commit import engine as engines
 from omnigraph.commit.durable import Durable
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.core import failpoints
@@ -166,3 +170,104 @@ def test_a_cleanup_syncs_what_stays_before_it_deletes(tmp_path: Path, synced: li
         synced.clear()
         graph.cleanup(keep=1, min_age="0s", confirm=True)
         assert "everything" in synced
+
+
+# --- every sync of a write fails once -------------------------------------------------------------------------------------
+
+
+class Disk:
+    """Counts the syncs of this process, and refuses one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen = 0
+        self.bad: int | None = None
+        one, everything = os.fsync, syncing._syncfs()
+        assert everything is not None, "Linux has it"
+
+        def fsync(descriptor: int) -> None:
+            self._call()
+            one(descriptor)
+
+        def syncfs(descriptor: int) -> int:
+            self._call()
+            return everything(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(syncing, "_syncfs", lambda: syncfs)
+
+    def _call(self) -> None:
+        self.seen += 1
+        if self.seen == self.bad:
+            raise OSError(errno.EIO, "Input/output error")
+
+
+def test_whichever_sync_of_a_write_fails_it_ends_as_far_as_it_had_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the intent is armed: a failure, and nothing of it is there. Armed: the abort needs the same disk, so it may be
+    unknown as well. Swapped: unknown, the intent stays. A fresh open and a recovery say which."""
+    start = tmp_path / "start"
+    create(str(start), 1)
+    disk = Disk(monkeypatch)
+    endings: list[str] = []
+    for number in range(1, 40):
+        root = str(tmp_path / f"g{number}")
+        shutil.copytree(start, root)
+        engine = engine_of(root, Durability.COMMIT)
+        disk.seen, disk.bad = 0, number
+        told: StoreUnavailable | OutcomeUnknown | None = None
+        try:
+            append(engine, ONE, ["a"], deadline_s=10)
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            told = error
+        reached, disk.bad = disk.seen >= number, None
+        kept = len(engine.intents.names())
+        engine.close()
+        if not reached:
+            break
+        syncing.forget_failures(root)
+        with og.open(root, durability="commit") as fresh:
+            fresh.recover(grace_s=0)
+            rows = fresh.snapshot().count("T1")
+            assert (faults_of(fresh._engine), list(fresh.intents())) == ([], []), number
+        if isinstance(told, OutcomeUnknown):
+            endings.append("unknown")
+            assert kept == 1, number
+        else:
+            endings.append("failed" if told is not None else "landed")
+            assert rows == (told is None), f"sync {number}: told {told}, and {rows} rows are there"
+    # The first syncs are the intent's; then come the plan's files, the version, and the deletion of the intent.
+    assert (endings[0], endings[-1]) == ("failed", "landed") and "unknown" in endings, endings
+
+
+def test_recovery_publishes_no_plan_of_which_nothing_says_that_it_is_synced(
+    tmp_path: Path, synced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in the relaxed mode: only an intent that says ``applied`` and ``durable`` was synced by its owner."""
+    root = str(tmp_path / "g")
+    create(root, 1)
+    engine = engine_of(root, Durability.RELAXED)
+    with failpoints.armed("publish.before_swap", "raise"), pytest.raises(OutcomeUnknown):
+        append(engine, ONE, ["a"])
+    engine.close()
+    synced.clear()
+    with og.open(root, durability="relaxed") as fresh:
+        assert fresh.snapshot().count("T1") == 1
+    assert synced.count("everything") == 1
+
+
+def test_a_write_that_was_armed_before_a_restart_is_rolled_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its version files look exact; what they name may be torn."""
+    root = str(tmp_path / "g")
+    create(root, 1)
+    with monkeypatch.context() as before:
+        before.setattr(engines, "_boot_id", lambda: "00000000-0000-4000-8000-000000000000")
+        engine = engine_of(root, Durability.COMMIT)
+        with failpoints.armed("publish.before_swap", "raise"), pytest.raises(OutcomeUnknown):
+            append(engine, ONE, ["a"])
+        engine.close()
+    with og.open(root) as fresh:
+        assert [one.how for one in fresh.recoveries()] == ["RolledBack"]
+        assert fresh.snapshot().count("T1") == 0

@@ -164,6 +164,24 @@ def test_calls_become_events_in_the_order_in_which_they_ended() -> None:
     ]
 
 
+def test_a_copy_goes_on_where_the_last_one_has_ended(disk: Disk) -> None:
+    end = f"{opened('/g/copied', 4)}, NULL"
+    events = read(
+        f'7 openat(AT_FDCWD, "{hexed("/g/copied")}", O_WRONLY|O_CREAT, 0644) = {opened("/g/copied", 4)}',
+        f"7 copy_file_range({opened('/g/a/old')}, NULL, {end}, 2, 0) = 2",
+        f"7 copy_file_range({opened('/g/a/old')}, NULL, {end}, 99, 0) = 1",
+    )
+    assert [(event.kind, event.path, event.to, event.at, event.size) for event in events[1:]] == [
+        ("copy", "a/old", "copied", 0, 2),
+        ("copy", "a/old", "copied", 2, 1),
+    ]
+    for event in events:
+        disk.apply(event)
+    now = disk.now()
+    kept = now["a/old"]
+    assert kept is not None and now["copied"] == kept[:3]
+
+
 def test_calls_that_failed_or_are_elsewhere_are_left_out() -> None:
     assert (
         read(

@@ -17,14 +17,14 @@ from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.powercut.cells import NAMES, Cell, PowerCuts, Result
 from omnigraph.testing.powercut.disk import IMAGES
 from omnigraph.testing.powercut.record import unavailable
-from omnigraph.testing.powercut.workload import AS_IT_IS, COMMITS, HOWS, RELAXED
+from omnigraph.testing.powercut.workload import AS_IT_IS, HOWS, RELAXED, ROWS
 
 NOT_RUN = 2
 
 
 def cells(only: list[str] | None, how: str, images: list[str]) -> Iterator[Cell]:
     for name in only or NAMES:
-        for width in (1, 2) if name == COMMITS else OPERATIONS[name].widths[:2]:
+        for width in (1, 2) if name in ROWS else OPERATIONS[name].widths[:2]:
             for image in images:
                 yield Cell(name, width, how, image)
 

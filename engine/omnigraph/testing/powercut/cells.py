@@ -21,10 +21,10 @@ from omnigraph.testing.operations import create, opened
 from omnigraph.testing.powercut.disk import IMAGES, MIXED, Disk, Image, read_folder, write_image
 from omnigraph.testing.powercut.judge import Said, judge
 from omnigraph.testing.powercut.record import Event, NotUnderstood, record
-from omnigraph.testing.powercut.workload import COMMITS, environment
+from omnigraph.testing.powercut.workload import ROWS, environment
 
 GRAPH = "graph"
-NAMES = (COMMITS, *OPERATIONS)
+NAMES = (*ROWS, *OPERATIONS)
 _SILENT = ("sync-begins", "sync-all-begins")
 
 
@@ -118,7 +118,7 @@ class PowerCuts:
         start, base = self._folder(), self._folder()
         os.mkdir(start)
         root = os.path.join(start, GRAPH)
-        if name == COMMITS:
+        if name in ROWS:
             create(root, width)
         else:
             OPERATIONS[name].prepare(root, width)

@@ -64,6 +64,9 @@ class Disk:
                     folder.change({name: Node(False)})
             case "write":
                 self._write(event)
+            case "copy":
+                at = event.at or 0
+                self._write(Event("write", event.to, data=bytes(self._node(event.path).data[at : at + event.size])))
             case "truncate":
                 node, size = self._node(event.path), event.at or 0
                 node.data = node.data[:size].ljust(size, b"\0")

@@ -4,11 +4,10 @@ because what is left may be read for ever, or take all memory."""
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from omnigraph import graph as graphs
-from omnigraph.commit.engine import MAIN
 from omnigraph.commit.recovery.outcome import LANDED, find_outcome
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
@@ -18,7 +17,8 @@ from omnigraph.testing.cells import READABLE, promised_by
 from omnigraph.testing.children import Child
 from omnigraph.testing.content import Content, content_of
 from omnigraph.testing.operations import create, opened, recover
-from omnigraph.testing.powercut.workload import COMMITS, COMMITS_MADE, name_of
+from omnigraph.testing.powercut.beside import name_of
+from omnigraph.testing.powercut.workload import ROWS
 from omnigraph.testing.rest import findings_at_rest
 
 JUDGE_S = 120.0
@@ -51,7 +51,7 @@ def _judge(
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         _follow_hint(root)
-        found = _commits(width, root, said) if name == COMMITS else _operation(name, width, root, before, after, said)
+        found = _commits(width, root, said) if name in ROWS else _operation(name, width, root, before, after, said)
     except OmnigraphError as error:
         found = [f"{error.code}: {error.message[:300]}"]
     except Exception as error:  # noqa: BLE001 - a graph that cannot be read is a finding, whatever says so
@@ -63,11 +63,11 @@ def _follow_hint(root: str) -> None:
     """A graph that does not open after a power cut says which command puts it right; carry it out."""
     try:
         with opened(root) as engine:
-            engine.latest(MAIN)
+            content_of(engine)
     except NotFound:
         return
     except Corruption as error:
-        if not ("omnigraph repair" in error.hint and "--confirm" in error.hint):
+        if "omnigraph repair" not in error.hint:
             raise
         with graphs.open_for_repair(root) as graph:
             graph.repair(confirm=True)
@@ -104,18 +104,21 @@ def _operation(
 
 
 def _commits(width: int, root: str, said: Said) -> list[str]:
-    """The first commits are there, all that were acknowledged among them, and at most the one that was under way."""
+    """The first commits are there, all up to the last that was acknowledged among them, and at most those that had begun."""
     recover(root)
     found: list[str] = []
+    acknowledged = {number: ids[0] for what, number, *ids in said if what == "acknowledged"}
+    begun = {number for what, number, *_ in said if what == "begun"}
     with opened(root) as engine:
         content = content_of(engine)
         tables = [] if content is None else list(content.tables.values())
         numbers = [sorted(dict(row)["name"] for row in rows) for rows in tables]
-        for _, number, commit in said:
+        for number, commit in acknowledged.items():
             if find_outcome(engine, commit, Meter()).state != LANDED:
                 found.append(f"acknowledged commit {number} has not landed")
-    possible: Sequence[list[str]] = [sorted(map(name_of, range(count))) for count in range(COMMITS_MADE + 1)]
-    possible = possible[len(said) : len(said) + 2]
+    least = max(acknowledged, default=-1) + 1
+    # What a program says it begins may be on its way to us while the power goes: the next one may be there as well.
+    possible = [sorted(map(name_of, range(count))) for count in range(least, len(begun) + 2)]
     if len(numbers) != width or any(one != numbers[0] for one in numbers) or numbers[0] not in possible:
-        found.append(f"{len(said)} commits were acknowledged, and the tables hold {numbers}")
+        found.append(f"{sorted(acknowledged)} were acknowledged, and the tables hold {numbers}")
     return [*found, *findings_at_rest(root, (layout.QUARANTINED_VERSIONS,), width)]

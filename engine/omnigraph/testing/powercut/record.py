@@ -25,11 +25,14 @@ _TRACED = (
 class Event:
     """One call that has ended. Paths are relative to the folder; ``mark`` is a line that the program wrote for us."""
 
-    kind: str  # create write truncate rename link unlink mkdir rmdir sync-begins sync sync-all-begins sync-all mark
+    kind: (
+        str  # create write copy truncate rename link unlink mkdir rmdir sync-begins sync sync-all-begins sync-all mark
+    )
     path: str = ""
     to: str = ""
     data: bytes = b""
-    at: int | None = None  # where bytes go; None is the end
+    at: int | None = None  # where bytes go; None is the end; of a copy, where they come from
+    size: int = 0  # of a copy
     caller: int = 0
 
 
@@ -104,6 +107,7 @@ class _Reader:
     def __init__(self, folder: str, marks: str) -> None:
         self._folder = folder
         self._marks = marks
+        self._copied: dict[str, int] = {}  # by open file: how much of it was copied
 
     def begins(self, text: str, caller: int) -> Iterator[Event]:
         name, _, rest = text.partition("(")
@@ -136,6 +140,7 @@ class _Reader:
         flags = "O_CREAT|O_TRUNC|O_WRONLY" if name == "creat" else next((a for a in arguments if "O_" in a), "")
         if relative is None:
             return
+        self._copied = {file: at for file, at in self._copied.items() if file != relative}
         if "O_CREAT" in flags:
             yield Event("create", relative)
         if "O_TRUNC" in flags:
@@ -156,6 +161,8 @@ class _Reader:
                 yield Event("write", relative, data=_text(arguments[1])[:answer])
             case "pwrite64":
                 yield Event("write", relative, data=_text(arguments[1])[:answer], at=int(arguments[-1]))
+            case "copy_file_range" if arguments[1] == arguments[3] == "NULL":
+                yield from self._copy(relative, self._inside(_open_file(arguments[2])[1]), answer)
             case "writev":
                 bytes_ = b"".join(_decoded(one) for one in re.findall(r'iov_base="([^"]*)"', arguments[1]))
                 yield Event("write", relative, data=bytes_[:answer])
@@ -169,6 +176,14 @@ class _Reader:
                 return
             case _:
                 raise NotUnderstood(f"{name} on {relative}")
+
+    def _copy(self, source: str, target: str | None, size: int) -> Iterator[Event]:
+        """Bytes from where the last copy of this file has ended to the end of another one."""
+        if target is None:
+            return
+        at = self._copied.get(source, 0)
+        self._copied[source] = at + size
+        yield Event("copy", source, target, at=at, size=size)
 
     def _on_names(self, name: str, arguments: list[str]) -> Iterator[Event]:
         paths = [self._inside(path) for path in _paths(arguments)]

@@ -20,6 +20,7 @@ from omnigraph.core.errors import OmnigraphError
 from omnigraph.store.durability import sync_everything
 from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.operations import append, commit_id, keys_of, opened
+from omnigraph.testing.powercut.beside import PAIRS, Say, name_of
 
 COMMITS = "commits"
 COMMITS_MADE = 5
@@ -28,30 +29,29 @@ AS_IT_IS, RELAXED, SYNCED_AROUND = HOWS = ("default", "relaxed", "synced-around"
 """The engine as it promises by default; told to sync nothing; the same with everything synced at each of its failpoints, which shows
 that the judge finds nothing where all is synced in time."""
 
-Say = Callable[[Any], None]
-
 
 def environment(how: str) -> dict[str, str]:
     return {ENVIRONMENT: "commit" if how == AS_IT_IS else "relaxed"}
-
-
-def name_of(number: int) -> str:
-    return f"row{number}"
 
 
 def commits(root: str, width: int, say: Say) -> None:
     """A row of commits, each acknowledged before the next begins."""
     with opened(root) as engine:
         for number in range(COMMITS_MADE):
+            say(("begun", number))
             outcome = append(engine, keys_of(width), [name_of(number)])
             say(("acknowledged", number, commit_id(outcome)))
+
+
+ROWS: dict[str, Callable[[str, int, Say], None]] = {COMMITS: commits, **PAIRS}
+"""Programs that commit rows by number, and say which were acknowledged."""
 
 
 def run(name: str, width: int, root: str, how: str, say: Say) -> None:
     if how == SYNCED_AROUND:
         failpoints.arm("*", lambda **_: _sync_all(root), at=None)
-    if name == COMMITS:
-        commits(root, width, say)
+    if name in ROWS:
+        ROWS[name](root, width, say)
         return
     try:
         done = OPERATIONS[name].act(root, width)
@@ -79,13 +79,13 @@ def _sync_all(root: str) -> None:
 BOOT = "00000000-0000-4000-8000-000000000000"
 
 
-def _of_another_boot() -> None:
+def of_another_boot() -> None:
     """Name a boot of this host that has ended: what is left is judged after the power came back."""
     engines._boot_id = lambda: BOOT  # type: ignore[assignment]
 
 
 def main(marks: str, name: str, width: str, root: str, how: str) -> None:
-    _of_another_boot()
+    of_another_boot()
     with open(marks, "ab", buffering=0) as file:
 
         def say(said: Any) -> None:
