@@ -13,14 +13,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from omnigraph.commit import engine as engines
 from omnigraph.commit.durable import ENVIRONMENT
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.store.durability import sync_everything
 from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.operations import append, commit_id, keys_of, opened
-from omnigraph.testing.powercut.beside import PAIRS, Say, name_of
+from omnigraph.testing.powercut.beside import PAIRS, Say, name_of, of_another_boot
 
 COMMITS = "commits"
 COMMITS_MADE = 5
@@ -74,14 +73,6 @@ def _sync_all(root: str) -> None:
         sync_everything(root)
     finally:
         _here.syncing = False
-
-
-BOOT = "00000000-0000-4000-8000-000000000000"
-
-
-def of_another_boot() -> None:
-    """Name a boot of this host that has ended: what is left is judged after the power came back."""
-    engines._boot_id = lambda: BOOT  # type: ignore[assignment]
 
 
 def main(marks: str, name: str, width: str, root: str, how: str) -> None:
