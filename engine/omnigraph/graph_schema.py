@@ -54,7 +54,7 @@ class GraphSchema:
 
     def apply(
         self,
-        new: str | Path,
+        new: str | Path | SchemaPlan,
         *,
         branch: str = MAIN,
         allow_data_loss: bool = False,
@@ -68,22 +68,30 @@ class GraphSchema:
 
         ``fill`` says where an added property gets its values: ``{"Person.score": 0.5}``, ``{"property": name}`` or
         ``{"sql": expression}``. The same text again changes nothing: ``commit_id`` is None. With ``allow_data_loss`` the data
-        files that hold what was dropped are rewritten after the commit; a cleanup then takes the old ones.
+        files that hold what was dropped are rewritten after the commit; a cleanup then takes the old ones. A plan in place of a
+        text is carried out as it was made, with its fills: ``SchemaChanged`` if another schema has been accepted since.
         """
         from omnigraph.core.actor import resolve_actor
+        from omnigraph.schema.plan import SchemaPlan
         from omnigraph.write.schema_apply import SchemaOptions, apply_schema
 
         with entering(self._engine, "schema.apply", writes=True) as doing:
+            text, expected = read_schema(new), None
+            if isinstance(new, SchemaPlan):
+                if fill is not None or allow_data_loss:
+                    raise InvalidInput("a plan has its fills and its drops", hint="give them to schema.plan(…)")
+                fill, allow_data_loss, expected = new.fill, new.hard, new.old_id
             options = SchemaOptions(
                 branch=branch,
                 allow_data_loss=allow_data_loss,
                 fill=fill,
+                expect_schema=expected,
                 actor=resolve_actor(actor if actor is not None else self._actor),
                 idempotency_key=idempotency_key,
                 expect_head=expect_head,
                 deadline_s=deadline_s,
             )
-            receipt = apply_schema(self._engine, read_schema(new), options)
+            receipt = apply_schema(self._engine, text, options)
             if allow_data_loss and not receipt.replayed:
                 receipt = self._rewrite_dropped(receipt, options)
             doing.facts |= {"commit_id": receipt.commit_id, "branch": branch, "replayed": receipt.replayed}
@@ -121,8 +129,12 @@ class GraphSchema:
         return rewrite_dropped(self._engine, sorted(keys) or None, branch=options.branch, actor=options.actor)
 
 
-def read_schema(schema: str | Path) -> str:
-    """Schema text, or the text of the file that a Path names."""
+def read_schema(schema: str | Path | SchemaPlan) -> str:
+    """Schema text, the text of the file that a Path names, or the one that a plan was made of."""
+    from omnigraph.schema.plan import SchemaPlan
+
+    if isinstance(schema, SchemaPlan):
+        return schema.new.source
     if isinstance(schema, Path):
         return read_text(schema, "schema file")
     if not isinstance(schema, str):

@@ -7,6 +7,7 @@ set of key columns, for what has to compare rows with one another. Checker nothi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -76,6 +77,12 @@ class PartInput:
         checked = () if set_aside else self._parts
         self.malformed = self._complaints(part.malformed for part in checked)
         self.bad_values = self._complaints(part.bad_values for part in checked)
+
+    def under(self, catalog: Catalog) -> PartInput:
+        """The same rows, read as rows of another schema: their columns are found by the ids of their fields."""
+        other = copy(self)
+        other.catalog = catalog
+        return other
 
     @property
     def keys(self) -> frozenset[str]:

@@ -30,7 +30,7 @@ from omnigraph.distributed.fragments import StagedFragments, schema_id_of
 from omnigraph.distributed.key_checks import CheckResult, matched_ids
 from omnigraph.distributed.merge import PartMerge, located
 from omnigraph.distributed.parts_report import PartsReport, is_trusted
-from omnigraph.distributed.placement import Checker, Remaining
+from omnigraph.distributed.placement import Checker, Remaining, evolved
 from omnigraph.distributed.rewrite import Pack, Rewrite, RewrittenRows, pack, packs, rewrite
 from omnigraph.distributed.stage_task import ROWS_PER_FILE, PartTask, at_pins, describe
 from omnigraph.distributed.staged_load import check_base
@@ -46,7 +46,6 @@ from omnigraph.write.rules.endpoint_policy import EndpointPolicy, policy_of
 from omnigraph.write.rules.left_out import LeftOut, exceeded
 from omnigraph.write.rules.quarantine import write_quarantine
 from omnigraph.write.rules.validate import Verdict
-from omnigraph.write.sources.again import same_types
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -149,25 +148,25 @@ class PartLoad:
         return Prepared(tuple(steps), reads, revalidate=again, stage_first=True)
 
     def _check_base(self, txn: Txn) -> None:
-        if not same_types(self.given.keys, self.task.catalog, txn.catalog):
-            # The tasks have made rows, ids and complaints under the schema of then.
+        if evolved(self.given, txn) and self.options.mode == "merge":
+            # Rows that are compared with those in the graph would have to be read as they are now: the tasks have made them before.
             raise SchemaChanged(
                 "the schema of these types has changed since the parts were staged",
                 hint="stage the batch again with graph.begin()",
                 expected=self.record.base.schema_id,
                 actual=schema_id_of(txn.state),
             )
+        for one in self.given.staged:
+            check_base(txn, one.table_key, [one])
         for key in sorted(self.given.keys):
-            pin, target = txn.pin(key), self.task.targets[key]
-            if pin.identity != target.identity:
+            pin, target = txn.state.tables.get(key), self.task.targets[key]
+            if pin is None or pin.identity != target.identity:
                 raise ReadSetChanged(
                     f"table {key} was dropped and made again since its fragments were staged",
                     table_key=key,
                     expected=target.pin,
-                    actual=pin.version,
+                    actual=None if pin is None else pin.version,
                 )
-        for one in self.given.staged:
-            check_base(txn, one.table_key, [one])
 
     def _still_fits(self, txn: Txn) -> bool:
         return self._check(txn).verdict.ok

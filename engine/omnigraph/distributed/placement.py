@@ -23,6 +23,7 @@ from omnigraph.write.rules.endpoint_policy import EndpointPolicy
 from omnigraph.write.rules.left_out import LeftOut
 from omnigraph.write.rules.quarantine import sift
 from omnigraph.write.rules.validate import Verdict
+from omnigraph.write.sources.again import same_types
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Remaining:
         return (*(one.record for one in self.left.rejected), *self.dropped)
 
 
+def evolved(given: PartInput, txn: Txn) -> bool:
+    """Whether the types of a batch, or the nodes that its edges join, are declared otherwise than where it was staged."""
+    return not same_types(given.keys, given.catalog, txn.catalog)
+
+
 @dataclass(frozen=True)
 class Checker:
     """``exchange`` is used where comparing the keys of a table here would take more than ``budget``, or ``always``."""
@@ -53,6 +59,8 @@ class Checker:
     always: bool = False
 
     def validate(self, given: PartInput, txn: Txn, task: PartTask, mode: Mode) -> CheckResult:
+        if evolved(given, txn):
+            return self._read_again(given, txn, mode)
         exchange = self._chosen(given)
         if exchange is None:
             return check_keys(given, txn, mode, self.budget)
@@ -61,7 +69,11 @@ class Checker:
         return CheckResult(answer.verdict, adopted=dict(partitioned.adopted), addresses=answer.addresses)
 
     def sift(self, given: PartInput, txn: Txn, task: PartTask, mode: Mode, policy: EndpointPolicy) -> Remaining:
-        """Take out rows that may leave until the rest stands, and find the stubs that it needs."""
+        """Take out rows that may leave until the rest stands, and find the stubs that it needs. Where the schema has changed since,
+        all of them stand or none."""
+        if evolved(given, txn):
+            result = self._read_again(given, txn, mode)
+            return Remaining(LeftOut(), result.verdict, partial(located, txn, given, result))
         exchange = self._chosen(given)
         if exchange is None or given.malformed:
             result = self.validate(given, txn, task, mode)
@@ -73,6 +85,10 @@ class Checker:
         answer = partitioned.sift(policy)
         result = CheckResult(answer.verdict, adopted=dict(partitioned.adopted), addresses=answer.addresses)
         return Remaining(answer.left, answer.verdict, partial(located, txn, given, result), answer.dropped)
+
+    def _read_again(self, given: PartInput, txn: Txn, mode: Mode) -> CheckResult:
+        """The tasks have held values against the rules of then: every row is read, and held against those of now."""
+        return check_keys(given.under(txn.catalog), txn, mode, self.budget, values=True)
 
     def _chosen(self, given: PartInput) -> Exchange | None:
         beyond = any(given.rows(key) > self.budget.rows for key in given.tables)

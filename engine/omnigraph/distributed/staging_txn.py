@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from omnigraph.distributed.placement import Checker
     from omnigraph.distributed.shuffle import Exchange
     from omnigraph.distributed.stage_task import PartTask
+    from omnigraph.schema import Catalog
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,7 @@ class StagingTxn:
         noted = self._record.table(key)
         tables = self._engine.tables
         with entering(self._engine, "table"):
-            held = self._engine.known(self.branch) or self._engine.latest(self.branch)
-            declared = self._engine.catalog(held.state.schema).by_table_key(key)
+            declared = self._catalog_of_then().by_table_key(key)
             fields = field_ids(declared, tables.open(noted.table, noted.pin))
         return StagingTable(
             key,
@@ -183,29 +183,38 @@ class StagingTxn:
         their records instead of being counted."""
         from omnigraph.distributed.stage_task import ROWS_PER_FILE, PartTask, Target
 
-        schema_id = self._record.base.schema_id
         with entering(self._engine, "task"):
-            held = self._engine.known(self.branch) or self._engine.latest(self.branch)
-            if schema_id_of(held.state) != schema_id:
-                held = read_current(self._engine, self.branch, meter=Meter())
-        if schema_id_of(held.state) != schema_id:
-            raise SchemaChanged(
-                "the schema has changed since this staging was begun",
-                hint="begin a new one with graph.begin()",
-                expected=schema_id,
-                actual=schema_id_of(held.state),
-            )
+            catalog = self._catalog_of_then()
         return PartTask(
             store=self._engine.store,
-            catalog=self._engine.catalog(held.state.schema),
+            catalog=catalog,
             staging_id=self.id,
-            schema_id=schema_id,
+            schema_id=self._record.base.schema_id,
             targets={t.key: Target(t.key, t.identity, t.path, t.ref, t.pin) for t in self._record.tables},
             kind="overwrite" if mode == "overwrite" else "append",
             set_aside=set_aside,
             rows_per_file=rows_per_file or ROWS_PER_FILE,
             limits=self._engine.limits,
         )
+
+    def _catalog_of_then(self) -> Catalog:
+        """The schema under which the batch is staged. Its parts are made under one schema, whatever becomes of it meanwhile."""
+        base = self._record.base
+        held = self._engine.known(self.branch) or self._engine.latest(self.branch)
+        state = held.state
+        if schema_id_of(state) != base.schema_id:
+            try:
+                state = self._engine.manifest.open_at(state.ref, base.manifest_version, Meter()).state
+            except NotFound:
+                pass  # a cleanup took it
+        if schema_id_of(state) != base.schema_id:
+            raise SchemaChanged(
+                "the schema has changed since this staging was begun",
+                hint="begin a new one with graph.begin()",
+                expected=base.schema_id,
+                actual=schema_id_of(state),
+            )
+        return self._engine.catalog(state.schema)
 
     def add_parts(self, parts: Iterable[StagedPart]) -> None:
         """Note the files of parts in the record, so that an abort and a cleanup can find them."""

@@ -44,7 +44,7 @@ def plan_change(
     carried = carry_identities(old, new, _new_identities(old, mint))
     fills = _read_fills(fill or {}, old, carried.catalog)
     steps = _steps(old, carried.catalog, fills, frozenset(carried.quiet))
-    return SchemaPlan(old, carried.catalog, in_order([*carried.refused, *steps]), hard=allow_data_loss)
+    return SchemaPlan(old, carried.catalog, in_order([*carried.refused, *steps]), hard=allow_data_loss, fill=fill)
 
 
 def diff_catalogs(old: Catalog, new: Catalog) -> tuple[SchemaStep, ...]:

@@ -6,7 +6,7 @@ steps a change needs or whether one is supported: ``diff`` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -149,6 +149,7 @@ class SchemaPlan:
     new: Catalog = field(repr=False)
     steps: tuple[SchemaStep, ...] = ()
     hard: bool = False  # whether drops also take the bytes away, by rewriting what holds them
+    fill: Mapping[str, object] | None = field(default=None, repr=False)  # as it was given
 
     @property
     def supported(self) -> bool:

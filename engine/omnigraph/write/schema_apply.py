@@ -18,7 +18,7 @@ from omnigraph.commit.request import Prepared, Request
 from omnigraph.commit.steps import StagedFiles
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import documents, progress
-from omnigraph.core.errors import DataInvalid
+from omnigraph.core.errors import DataInvalid, SchemaChanged
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.state import State
@@ -39,10 +39,12 @@ from omnigraph.write.schema_change.rules import rules_to_check
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaOptions(CommitOptions):
-    """What ``graph.schema.apply`` was asked for, apart from the new text."""
+    """What ``graph.schema.apply`` was asked for, apart from the new text. ``expect_schema``: the id of the accepted schema that the
+    change was planned from; None: whichever is accepted."""
 
     allow_data_loss: bool = False
     fill: Mapping[str, object] | None = None
+    expect_schema: str | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,6 +150,7 @@ class _Apply:
         plan = self.plan = _planned(txn.catalog, self.new, self.options)
         if plan.is_empty:
             return None
+        self._check_planned(txn)
         apply_plan(plan)
         lowered = lower(txn.state, plan, lambda: new_ulid(self.engine.clock))
         rules = {one.key: declared for one in lowered.changes if (declared := rules_to_check(plan, one)) is not None}
@@ -165,6 +168,17 @@ class _Apply:
             revalidate=None if renamed else lambda other: self._still_hold(other, lowered, rules),
             stage_first=bool(files),
         )
+
+    def _check_planned(self, txn: Txn) -> None:
+        """What was seen in a plan is what is done: from another schema the same text may drop what it did not drop before."""
+        expected = self.options.expect_schema
+        if expected is not None and txn.state.schema.id != expected:
+            raise SchemaChanged(
+                "the schema has changed since this change was planned",
+                hint="plan it again, and look at the plan",
+                expected=expected,
+                actual=txn.state.schema.id,
+            )
 
     def _pass_over_rows(
         self, txn: Txn, lowered: Lowered, rules: Mapping[str, TableType]

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+import omnigraph as og
+from omnigraph.graph_schema import GraphSchema
 from tests.component.cli.material import SCHEMA, Run
 
 
@@ -55,3 +60,36 @@ def test_diagrams_and_documents_of_the_schema(run: Run, folder: Path) -> None:
 def test_a_fill_that_cannot_be_read_is_refused(run: Run, folder: Path) -> None:
     for wrong in (["--fill", "score"], ["--fill", "Person.score=1", "--fill-sql", "Person.score=2"]):
         assert run("schema", "plan", "social.omni", "--schema", "next.pg", *wrong, code=None).code == 2
+
+
+def test_an_apply_is_what_its_plan_said_or_nothing(run: Run, folder: Path) -> None:
+    """Between the plan that is looked at and the change another process adds a property: the same text would now drop it."""
+    social = folder / "social.omni"
+    wider = SCHEMA.replace("age: I32?", "age: I32? more: String?")
+    planned = GraphSchema.plan
+
+    def overtaken(self: GraphSchema, *given: Any, **options: Any) -> Any:
+        found = planned(self, *given, **options)
+        with og.open(social) as other:
+            other.schema.apply(wider)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GraphSchema, "plan", overtaken)
+        refused = run(
+            "schema",
+            "apply",
+            "social.omni",
+            "--schema",
+            "next.pg",
+            "--fill",
+            "Person.score=0.5",
+            "--fill",
+            "Person.years=1",
+            "--fill",
+            "Person.label=x",
+            "--json",
+            code=None,
+        )
+    assert (refused.code, refused.error["code"]) == (4, "schema-changed")
+    assert "plan it again" in refused.error["hint"] and run("schema", "show", "social.omni").out == wider

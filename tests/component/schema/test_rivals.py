@@ -314,6 +314,92 @@ def test_staged_bytes_that_do_not_fit_are_refused(graph: Graph, case: str) -> No
     sound(graph)
 
 
+# --- what was planned is what is done ------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_carried_out_as_it_was_made(graph: Graph) -> None:
+    plan = graph.schema.plan(FILLED, fill={"A.extra": {"sql": "upper(name)"}})
+    receipt = graph.schema.apply(plan, idempotency_key="k")
+    assert [row[1] for row in rows(graph)] == ["A", "B"]
+    assert graph.schema.apply(plan).commit_id is None, "accepted already"
+    again = graph.schema.apply(FILLED, fill={"A.extra": {"sql": "upper(name)"}}, idempotency_key="k")
+    assert (again.commit_id, again.replayed) == (receipt.commit_id, True), "a plan asks for what its text asks for"
+    with pytest.raises(og.errors.InvalidInput, match="a plan has its fills"):
+        graph.schema.apply(plan, fill={"A.extra": "x"})
+    sound(graph)
+
+
+@pytest.mark.parametrize("place", [None, *EARLY])
+def test_a_plan_that_another_change_has_overtaken_is_refused_and_drops_nothing(
+    graph: Graph, other: Graph, place: str | None
+) -> None:
+    """Of the text alone the property that came meanwhile would be dropped, and no plan would have said so."""
+    plan = graph.schema.plan(BASE.replace("w: I32?", "w: I32? x: I32?"))
+    assert not plan.loss
+    if place is None:
+        other.schema.apply(MORE)
+    with beside(place or "never", lambda: other.schema.apply(MORE)), pytest.raises(og.errors.SchemaChanged) as caught:
+        graph.schema.apply(plan)
+    assert caught.value.expected == plan.old_id and caught.value.actual == graph.schema.show().schema_id
+    assert graph.schema.show().catalog.source == MORE and graph.commits(limit=1)[0].kind == "schema"
+    sound(graph)
+
+
+def test_a_plan_that_another_has_carried_out_already_changes_nothing(graph: Graph, other: Graph) -> None:
+    plan = graph.schema.plan(MORE)
+    other.schema.apply(MORE)
+    assert graph.schema.apply(plan).commit_id is None
+    sound(graph)
+
+
+def test_planted_a_plan_that_is_planned_again_drops_what_it_did_not_name(
+    graph: Graph, other: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_apply._Apply, "_check_planned", lambda self, txn: None)
+    plan = graph.schema.plan(BASE.replace("w: I32?", "w: I32? x: I32?"))
+    other.schema.apply(MORE)
+    graph.schema.apply(plan)
+    assert "extra" not in graph.catalog.node("A").by_name
+
+
+# --- a writer that died --------------------------------------------------------------------------------------------------
+
+
+UNTOUCHED = {
+    "rule": CHANGED["rule"][0],
+    "renamed": BASE.replace("node A {", 'node Z @rename_from("A") {').replace("E: A", "E: Z"),
+    "dropped": BASE.replace("edge E: A -> B { w: I32? }\n", ""),
+}
+
+
+@pytest.mark.parametrize("change", UNTOUCHED)
+def test_a_change_that_moves_no_table_is_finished_for_a_writer_that_died(graph: Graph, change: str) -> None:
+    with failpoints.armed("publish.before_swap", "raise"), pytest.raises(og.errors.OutcomeUnknown):
+        graph.schema.apply(UNTOUCHED[change])
+    graph.recover(grace_s=0)
+    assert graph.schema.show().catalog.source == UNTOUCHED[change]
+    assert [one.how for one in graph.recoveries()] == ["RolledForward"]
+    sound(graph)
+
+
+@pytest.mark.parametrize("change", ["rule", "renamed"])
+def test_what_a_load_has_brought_since_is_not_taken_for_checked(graph: Graph, other: Graph, change: str) -> None:
+    """The rows that the dead writer checked are no longer those of the table."""
+    with failpoints.armed("publish.before_swap", "raise"), pytest.raises(og.errors.OutcomeUnknown):
+        graph.schema.apply(UNTOUCHED[change])
+    other.load([record("c", 1)], mode="append")
+    graph.recover(grace_s=0)
+    source, names = graph.schema.show().catalog.source, [row[-1] for row in rows_of_either(graph)]
+    assert names == ["a", "b", "c"]
+    assert source == (BASE if change == "rule" else source)
+    sound(graph)
+
+
+def rows_of_either(graph: Graph) -> list[tuple[Any, ...]]:
+    name = "Z" if "Z" in graph.catalog.nodes else "A"
+    return sorted(tuple(row.values()) for row in graph.snapshot().to_arrow(name).to_pylist())
+
+
 # --- planted defects: what the tests above would show ------------------------------------------------------------------
 
 

@@ -313,7 +313,7 @@ def expected_decision(names: tuple[str, ...], e: Evidence, forward_only: bool) -
         return Decision.STOP
     if e.maintenance:
         return Decision.UNDO_MAINTENANCE if gone else Decision.WAIT
-    if names and all(name in EXACT for name in names) and e.end is End.OPEN and not e.rebooted:
+    if all(name in EXACT for name in names) and e.end is End.OPEN and not e.rebooted:
         return Decision.ROLL_FORWARD
     return Decision.ROLL_BACK if gone and not forward_only else Decision.WAIT
 
@@ -352,8 +352,10 @@ def test_an_intent_whose_branch_cannot_be_resolved_is_never_discarded() -> None:
         assert decide(evidence(("exact",), line=Line.UNRESOLVED, end=end, owner_gone=gone)) is Decision.LEAVE
 
 
-def test_a_plan_of_no_tables_is_never_rolled_forward() -> None:
-    assert decide(evidence((), owner_gone=True)) is Decision.ROLL_BACK
+def test_a_plan_that_moves_no_table_is_complete_from_the_start() -> None:
+    """A rename of a type, a rule: nothing of it could be missing. Its reads and its schema are checked where it is published."""
+    assert decide(evidence((), owner_gone=True)) is Decision.ROLL_FORWARD
+    assert decide(evidence((), owner_gone=True, rebooted=True)) is Decision.ROLL_BACK
 
 
 # --- refusals as errors -------------------------------------------------------------------------------------------------

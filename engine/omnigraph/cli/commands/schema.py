@@ -103,11 +103,10 @@ def run_apply(
         if plan.loss and plan.supported and not confirm:
             raise _unconfirmed(plan.to_dict())
         with call.screen.busy("changing the schema"):
+            # The plan that was looked at, so that nothing is lost which it did not name.
             receipt = graph.schema.apply(
-                schema,
+                plan,
                 branch=branch,
-                allow_data_loss=allow_data_loss,
-                fill=fills,
                 expect_head=expect_head,
                 idempotency_key=key,
                 deadline_s=deadline,
