@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from omnigraph.wire.receipt import CheckReport, LoadPlan, Outcome, Receipt
     from omnigraph.wire.recovery import PendingIntents, RecoveryHistory, RecoveryReport, RepairReport
     from omnigraph.wire.status import StatusReport
+    from omnigraph.wire.undo import UndoPlan
     from omnigraph.wire.verify import VerifyReport
 
 # An open ends what others left behind for that long at most; the rest is ended by `recover`, or by whoever meets it.
@@ -348,6 +349,119 @@ class Graph:
         )
         with self._doing("mutate", writes=True) as doing:
             return _noted(doing, mutate(self._engine, query, options, name=name, params=params))
+
+    @overload
+    def revert(
+        self,
+        commit_id: str,
+        branch: str = MAIN,
+        *,
+        whole_group: bool = False,
+        dry_run: Literal[False] = False,
+        actor: str | None = None,
+        expect_head: str | None = None,
+        idempotency_key: str | None = None,
+        deadline_s: float = 60,
+    ) -> Receipt: ...
+
+    @overload
+    def revert(
+        self,
+        commit_id: str,
+        branch: str = MAIN,
+        *,
+        whole_group: bool = False,
+        dry_run: Literal[True],
+        actor: str | None = None,
+        expect_head: str | None = None,
+        idempotency_key: str | None = None,
+        deadline_s: float = 60,
+    ) -> UndoPlan: ...
+
+    def revert(
+        self,
+        commit_id: str,
+        branch: str = MAIN,
+        *,
+        whole_group: bool = False,
+        dry_run: bool = False,
+        actor: str | None = None,
+        expect_head: str | None = None,
+        idempotency_key: str | None = None,
+        deadline_s: float = 60,
+    ) -> Receipt | UndoPlan:
+        """Take back what one commit did, as a new commit. Rows that were changed since are a ``MergeConflict``. ``whole_group``:
+        with all commits of its swap; ``dry_run`` returns the plan and writes nothing."""
+        from omnigraph.branch.undo import RevertOptions, plan_revert, revert
+
+        options = RevertOptions(
+            commit_id=commit_id,
+            whole_group=whole_group,
+            branch=branch,
+            actor=self._who(actor),
+            expect_head=expect_head,
+            idempotency_key=idempotency_key,
+            deadline_s=deadline_s,
+        )
+        if dry_run:
+            with self._doing("revert"):
+                return plan_revert(self._engine, options)
+        with self._doing("revert", writes=True) as doing:
+            return _noted(doing, revert(self._engine, options))
+
+    @overload
+    def restore(
+        self,
+        at: str,
+        branch: str = MAIN,
+        *,
+        dry_run: Literal[False] = False,
+        actor: str | None = None,
+        expect_head: str | None = None,
+        idempotency_key: str | None = None,
+        deadline_s: float = 60,
+    ) -> Receipt: ...
+
+    @overload
+    def restore(
+        self,
+        at: str,
+        branch: str = MAIN,
+        *,
+        dry_run: Literal[True],
+        actor: str | None = None,
+        expect_head: str | None = None,
+        idempotency_key: str | None = None,
+        deadline_s: float = 60,
+    ) -> UndoPlan: ...
+
+    def restore(
+        self,
+        at: str,
+        branch: str = MAIN,
+        *,
+        dry_run: bool = False,
+        actor: str | None = None,
+        expect_head: str | None = None,
+        idempotency_key: str | None = None,
+        deadline_s: float = 60,
+    ) -> Receipt | UndoPlan:
+        """Make the rows of a branch what they were at ``at``, as a new commit. ``dry_run`` returns the plan and writes nothing."""
+        from omnigraph.branch.undo import RestoreOptions, plan_restore, restore
+
+        options = RestoreOptions(
+            at=at,
+            branch=branch,
+            actor=self._who(actor),
+            expect_head=expect_head,
+            idempotency_key=idempotency_key,
+            deadline_s=deadline_s,
+        )
+        if dry_run:
+            with self._doing("restore"):
+                return plan_restore(self._engine, options)
+        with self._doing("restore", writes=True) as doing:
+            return _noted(doing, restore(self._engine, options))
 
     def check(
         self,

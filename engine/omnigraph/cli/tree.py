@@ -128,6 +128,22 @@ COMMANDS: tuple[Command, ...] = (
         needs="outcome",
     ),
     Command(
+        "revert",
+        "Take back what one commit did, as a new commit.",
+        "omnigraph revert social.omni 01JZX5W9GZ0000000000000000 --dry-run",
+        subject="COMMIT_ID",
+        needs="revert",
+        writes=True,
+    ),
+    Command(
+        "restore",
+        "Make the rows of a branch what they were, as a new commit.",
+        "omnigraph restore social.omni 01JZX5W9GZ0000000000000000 --dry-run",
+        subject="COMMIT_ID",
+        needs="restore",
+        writes=True,
+    ),
+    Command(
         "intent list",
         "List writes that have not ended, oldest first, and what recovery would do.",
         "omnigraph intent list social.omni",

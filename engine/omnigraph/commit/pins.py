@@ -58,7 +58,18 @@ def landing_pin(state: State, plan: PublishPlan, chain: Chain) -> Pin:
         base = replace(base, key=renamed.to_key, incarnation=renamed.incarnation)
     if chain.first.kind == "fork":
         base = replace(base, ref=chain.ref, owner=state.identity, bases=forked_bases(base))
+    if chain.first.kind == "restore":
+        base = replace(base, bases=_restored_bases(plan, chain))
     return base
+
+
+def _restored_bases(plan: PublishPlan, chain: Chain) -> tuple[BaseVersion, ...]:
+    """The bases that the old version had: the content that comes back may lean on some that the pin has cut away since."""
+    tables = (table for source in plan.sources for table in source.tables)
+    found = [one for one in tables if (one.path, one.ref) == (chain.path, chain.ref)]
+    if len(found) != 1:
+        raise ValueError(f"the plan restores {chain.key} and does not name the version that it takes")
+    return tuple(BaseVersion(*base) for base in found[0].bases)
 
 
 def created_pin(made: Registration, owner: str) -> Pin:

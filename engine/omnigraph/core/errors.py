@@ -187,6 +187,13 @@ class MergeConflict(Conflict):
     code = "merge-conflict"
     default_hint = "make the rows named agree on one branch, then merge again"
 
+    def to_ndjson(self, side: str = "source") -> str:
+        """The rows in conflict as ``side`` has them, as records that a load takes. A row that it does not have is left out."""
+        records = self.facts.get("records", {})
+        if side not in records:
+            raise InvalidInput(f"side is one of {', '.join(records) or 'base, source, target'}, not {str(side)[:80]!r}")
+        return "".join(f"{line}\n" for line in records[side])
+
 
 class WriterFenced(Conflict):
     """Another writer uses the graph exclusively. Facts: ``owner``, ``epoch``."""

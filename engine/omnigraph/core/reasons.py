@@ -64,5 +64,5 @@ ConflictKind = Literal[
 CONFLICT_KINDS: Final[tuple[ConflictKind, ...]] = get_args(ConflictKind)
 
 # Declared so that callers can name them; nothing of this release raises them.
-NOT_RAISED_YET: Final = frozenset({"expected-version-mismatch", "merge-conflict", "recovery-pending"})
-REASONS_NOT_GIVEN_YET: Final[frozenset[Reason]] = frozenset({"group-member", "schema-differs"})
+NOT_RAISED_YET: Final = frozenset({"expected-version-mismatch", "recovery-pending"})
+REASONS_NOT_GIVEN_YET: Final[frozenset[Reason]] = frozenset()

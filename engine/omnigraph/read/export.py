@@ -25,7 +25,7 @@ from omnigraph.core.ids import new_uuid
 from omnigraph.read.jsontext import json_text, string_text, text_bytes
 from omnigraph.read.ordered import SCHEMA, is_ascending, ordered_lines
 from omnigraph.read.tables import TableReader
-from omnigraph.schema import EdgeType
+from omnigraph.schema import EdgeType, TableType
 from omnigraph.wire.data import ExportReport
 
 pc: Any = pyarrow.compute
@@ -98,19 +98,26 @@ def _lies_in_order(reader: TableReader) -> bool:
 
 def _records(reader: TableReader, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows as lines of JSON, put together a column at a time."""
-    declared = reader.declared
-    parts: list[Any] = []
+    lines = _joined(reader.declared, batch, "}}\n")
+    return pa.RecordBatch.from_arrays([batch.column("id"), lines], schema=SCHEMA)
+
+
+def record_lines(declared: TableType, batch: pa.RecordBatch) -> list[str]:
+    """The rows as records that a load takes, one a line, without the ends of the lines."""
+    lines: list[str] = _joined(declared, batch, "}}").to_pylist()
+    return lines
+
+
+def _joined(declared: TableType, batch: pa.RecordBatch, end: str) -> Any:
     if isinstance(declared, EdgeType):
-        parts += [f'{{"edge":"{declared.name}","from":', _text(batch, "src"), ',"to":', _text(batch, "dst")]
+        parts = [f'{{"edge":"{declared.name}","from":', _text(batch, "src"), ',"to":', _text(batch, "dst")]
         parts += [',"data":{"id":', _text(batch, "id")]
     else:
-        parts += [f'{{"type":"{declared.name}","data":{{"id":', _text(batch, "id")]
+        parts = [f'{{"type":"{declared.name}","data":{{"id":', _text(batch, "id")]
     for prop in declared.properties:
         parts += [f',"{prop.name}":', json_text(prop.type, batch.column(prop.name))]
-    parts.append("}}\n")
-    columns = [pa.scalar(part, pa.large_utf8()) if isinstance(part, str) else part for part in parts]
-    lines = pc.binary_join_element_wise(*columns, pa.scalar("", pa.large_utf8()))
-    return pa.RecordBatch.from_arrays([batch.column("id"), lines], schema=SCHEMA)
+    columns = [pa.scalar(part, pa.large_utf8()) if isinstance(part, str) else part for part in [*parts, end]]
+    return pc.binary_join_element_wise(*columns, pa.scalar("", pa.large_utf8()))
 
 
 def _text(batch: pa.RecordBatch, column: str) -> Any:

@@ -158,6 +158,12 @@ def delta(
             yield Delta("insert", None, new.rows(some))
 
 
+def may_differ(before: Side, after: Side, columns: Sequence[Column], meter: m.Meter | None = None) -> bool:
+    """Whether any row may differ, told without reading one. False: the versions have equal rows, however they are stored."""
+    found = _candidates(before, after, columns, meter, Looked())
+    return any(map(len, found))
+
+
 def _names(columns: Sequence[Column], side: Literal["before", "after"]) -> list[str]:
     names = (column.before if side == "before" else column.after for column in columns)
     return [name for name in names if name is not None]

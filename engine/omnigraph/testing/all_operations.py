@@ -6,5 +6,6 @@ from omnigraph.testing import effect_operations as effect_operations
 from omnigraph.testing import load_operations as load_operations
 from omnigraph.testing import mutation_operations as mutation_operations
 from omnigraph.testing import schema_operations as schema_operations
+from omnigraph.testing import undo_operations as undo_operations
 from omnigraph.testing import upkeep_operations as upkeep_operations
 from omnigraph.testing.operations import OPERATIONS as OPERATIONS

@@ -19,6 +19,7 @@ from omnigraph.wire.receipt import CheckReport, Loaded, LoadPlan, Mutated, Outco
 from omnigraph.wire.recovery import IntentList, PendingIntent, Recovered, Recoveries, RepairReport
 from omnigraph.wire.schema import SchemaApplied, SchemaPlanned, SchemaSource
 from omnigraph.wire.status import StatusReport
+from omnigraph.wire.undo import Undone, UndoPlan
 from omnigraph.wire.verify import VerifyReport
 
 _LIST_OF_NAMES: Final = re.compile(r'\[\s+"[^\[\]{}]*"\s+\]')
@@ -37,6 +38,8 @@ RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
     "commit list": (CommitList,),
     "commit show": (Commit,),
     "commit outcome": (Outcome,),
+    "revert": (Undone, UndoPlan),
+    "restore": (Undone, UndoPlan),
     "intent list": (IntentList,),
     "intent show": (PendingIntent,),
     "recover": (Recovered, Recoveries),

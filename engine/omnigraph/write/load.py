@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.commit.builder import Planned
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.protocol.planning import plan_of
@@ -26,11 +25,11 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog
 from omnigraph.schema.catalog import EdgeType
-from omnigraph.wire.receipt import LoadPlan, PlannedTable, Receipt, TableChange
+from omnigraph.wire.receipt import LoadPlan, Receipt, TableChange
 from omnigraph.write.base.changes import TypeChange
 from omnigraph.write.base.violations import SHOWN_MAX, most_frequent
 from omnigraph.write.load_options import CheckReport, LoadOptions, load_request, replay
-from omnigraph.write.receipt import receipt_of, with_warnings
+from omnigraph.write.receipt import planned_tables, receipt_of, with_warnings
 from omnigraph.write.rules.completion import complete
 from omnigraph.write.rules.endpoint_policy import policy_of
 from omnigraph.write.rules.id_reuse import adopt_ids
@@ -283,7 +282,7 @@ def _explained(work: Load, meter: Meter) -> LoadPlan:
         base_commit=state.head.commit_id,
         base_version=state.version,
         schema_id=state.schema.id,
-        tables={} if planned is None else _planned_tables(planned),
+        tables={} if planned is None else planned_tables(planned),
         reads={} if planned is None else {read.key: read.pin for read in planned.plan.reads},
         unchanged={key: change.unchanged or 0 for key, change in work.unchanged.items()},
         rejected=rejected_rows(work.left),
@@ -291,13 +290,3 @@ def _explained(work: Load, meter: Meter) -> LoadPlan:
         dropped=work.left.dropped,
         stages_first=prepared is not None and prepared.stage_first,
     )
-
-
-def _planned_tables(planned: Planned) -> dict[str, PlannedTable]:
-    found = {}
-    for chain in planned.plan.chains:
-        [counts] = planned.counts.get(chain.key) or (None,)
-        kinds = tuple(effect.kind for effect in chain.effects)
-        facts = dict.fromkeys(("inserted", "updated", "deleted", "unchanged")) if counts is None else counts.to_json()
-        found[chain.key] = PlannedTable(kinds, chain.pin, chain.version, **facts)
-    return found

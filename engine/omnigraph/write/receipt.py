@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from omnigraph.commit.builder import Planned
 from omnigraph.commit.engine import MAIN
 from omnigraph.commit.recovery.outcome import Fate
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.wire.receipt import Outcome as Found
-from omnigraph.wire.receipt import Receipt, TableChange
+from omnigraph.wire.receipt import PlannedTable, Receipt, TableChange
 from omnigraph.write.rules.left_out import LeftOut, rejected_rows
 
 if TYPE_CHECKING:
@@ -58,3 +59,14 @@ def outcome_of(fate: Fate, commit_id: str) -> Found:
     if isinstance(fate.row, CommitRow):
         receipt = Receipt(commit_id, fate.branch or MAIN, table_changes(fate.row), kind=fate.row.kind)
     return Found(fate.state, commit_id, receipt, fate.operation_id, fate.searched)
+
+
+def planned_tables(planned: Planned) -> dict[str, PlannedTable]:
+    """What a plan does to each table, for people to look at before it is carried out."""
+    found = {}
+    for chain in planned.plan.chains:
+        [counts] = planned.counts.get(chain.key) or (None,)
+        kinds = tuple(effect.kind for effect in chain.effects)
+        facts = dict.fromkeys(("inserted", "updated", "deleted", "unchanged")) if counts is None else counts.to_json()
+        found[chain.key] = PlannedTable(kinds, chain.pin, chain.version, **facts)
+    return found

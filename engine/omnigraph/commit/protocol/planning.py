@@ -15,7 +15,7 @@ def plan_of(txn: Txn, request: Request, prepared: Prepared, op: str) -> Planned:
     info = RequestInfo(
         id=new_ulid(engine.clock),
         kind=request.kind,
-        parents=(txn.state.head.commit_id,),
+        parents=(txn.state.head.commit_id, *(() if prepared.merge is None else (prepared.merge["commit"],))),
         actor=request.actor,
         idempotency_key=request.idempotency_key,
         expect_head=request.expect_head,

@@ -1,0 +1,205 @@
+"""The rows of one table merged: what changed from the bases to the source, done to the target.
+
+Reads what changed between base and source, and of the other states only the rows of the same ids. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.branch.rowmerge import Clash, Side, fold_bases, merge_columns, side_of
+from omnigraph.branch.states import View, lifted, rows_by_id
+from omnigraph.manifest.ancestry import Base, Place
+from omnigraph.manifest.rows import Pin
+from omnigraph.schema.arrow import table_schema
+from omnigraph.schema.catalog import TableType
+from omnigraph.table.arrays import one_array, positions
+from omnigraph.table.delta import Delta, columns_of, delta, may_differ
+from omnigraph.table.delta import Side as Version
+from omnigraph.write.base.changes import TypeChange
+
+
+@dataclass(frozen=True)
+class Versioned:
+    """A type in one state, and its pin there. None for both where the state lacks it."""
+
+    view: View
+    declared: TableType | None
+    pin: Pin | None
+
+    def side(self) -> Version | None:
+        """This version of the table, to be compared with another one; None where there are no rows."""
+        return None if self.pin is None or not self.pin.rows else self.view.side(self.pin)
+
+    def rows(self, ids: pa.Array[Any], merged: TableType) -> pa.Table:
+        if self.declared is None or self.pin is None:
+            return _nothing(merged)
+        return rows_by_id(self.view, self.pin, self.declared, merged, ids)
+
+
+@dataclass(frozen=True)
+class TableMerge:
+    """One type in all states of a merge. ``base``: how its base is computed from ``bases``; None where that is not possible."""
+
+    merged: TableType
+    bases: Mapping[Place, Versioned]
+    base: Base | None
+    source: Versioned
+    target: Versioned
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class ClashedRow:
+    """A row that cannot be merged. The rows are values by column; None where the state has no such row."""
+
+    id: str
+    clash: Clash
+    base: Mapping[str, Any] | None
+    source: Mapping[str, Any] | None
+    target: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class MergedRows:
+    """``change``: what the merge does to the target's rows; None where it does nothing. ``located``: where the rows that it
+    replaces or deletes are in the target's version."""
+
+    change: TypeChange | None
+    located: pa.Table | None = None
+    inserted: int = 0
+    clashes: tuple[ClashedRow, ...] = ()
+    clashes_total: int = 0
+
+
+CLASHES_MAX = 1000
+
+
+@dataclass
+class _Changed:
+    """Rows of two states that differ, by id. Filled from a difference of the two."""
+
+    before: list[pa.Table] = field(default_factory=list)
+    after: list[pa.Table] = field(default_factory=list)
+
+    def add(self, one: Delta) -> None:
+        if one.before is not None:
+            self.before.append(one.before)
+        if one.after is not None:
+            self.after.append(one.after)
+
+
+def merge_table(one: TableMerge) -> MergedRows:
+    """Merge the rows of one table."""
+    known: dict[Place, pa.Table] = {}
+    source_rows: list[pa.Table] = []
+    ids: list[Any] = []
+    for place, state in one.bases.items():
+        before, after = changed_rows(state, one.source, one.merged)
+        known[place] = before
+        source_rows.append(after)
+        ids += [_ids(before), _ids(after)]
+    if not ids or not sum(map(len, ids)):
+        return MergedRows(None)
+    asked = pc.unique(pa.concat_arrays(ids))
+    single = len(one.bases) == 1
+    names = [name for name in one.merged.columns if name != "id"]
+    source = side_of(source_rows[0] if single else one.source.rows(asked, one.merged), asked, names)
+    base = _base_side(one, one.base, known if single else {}, asked, names)
+    target_rows, located = _target_rows(one, known if single else {}, asked)
+    target = side_of(target_rows, asked, names)
+    merged = merge_columns(base, source, target, strict=one.strict)
+    clashes = tuple(
+        _clashed(at, clash, asked, base, source, target) for at, clash in list(merged.clashes.items())[:CLASHES_MAX]
+    )
+    put, gone = merged.changed & merged.present, merged.changed & ~merged.present
+    if clashes or not merged.changed.any():
+        return MergedRows(None, clashes=clashes, clashes_total=len(merged.clashes))
+    rows = _table_of(one.merged, asked, merged.columns, put)
+    deleted = asked.take(positions(np.flatnonzero(gone)))
+    change = TypeChange(one.merged, rows, mode="merge", deleted_ids=deleted if len(deleted) else None)
+    inserted = int((put & pc.is_null(pc.index_in(asked, value_set=located.column("id"))).to_numpy(False)).sum())
+    return MergedRows(change, located, inserted)
+
+
+def changed_rows(before: Versioned, after: Versioned, merged: TableType) -> tuple[pa.Table, pa.Table]:
+    """The rows that differ between two states, of either, as rows of the merged type."""
+    found = _Changed()
+    if before.pin is not None and after.pin is not None and before.pin.triple == after.pin.triple:
+        return _nothing(merged), _nothing(merged)
+    old, new = before.declared or after.declared, after.declared or before.declared
+    if old is None or new is None:
+        return _nothing(merged), _nothing(merged)
+    for part in delta(before.side(), after.side(), columns_of(old, new), meter=after.view.meter):
+        found.add(part)
+    return _joined(found.before, old, merged), _joined(found.after, new, merged)
+
+
+def versions_differ(one: Versioned, other: Versioned) -> bool:
+    """Whether two versions of a table may have different rows, told without reading any: upkeep makes versions that do not."""
+    sides = one.side(), other.side()
+    if sides[0] is None or sides[1] is None or one.declared is None or other.declared is None:
+        return sides != (None, None)
+    return may_differ(sides[0], sides[1], columns_of(one.declared, other.declared), one.view.meter)
+
+
+def _joined(parts: list[pa.Table], declared: TableType, merged: TableType) -> pa.Table:
+    return pa.concat_tables([_nothing(merged), *(lifted(part, declared, merged) for part in parts)])
+
+
+def _nothing(merged: TableType) -> pa.Table:
+    return pa.schema([field.with_nullable(True) for field in table_schema(merged)]).empty_table()
+
+
+def _ids(rows: pa.Table) -> pa.Array[Any]:
+    return one_array(rows.column("id"), pa.utf8())
+
+
+def _base_side(
+    one: TableMerge, base: Base | None, known: Mapping[Place, pa.Table], ids: pa.Array[Any], names: list[str]
+) -> Side:
+    """The state of the base at these ids; of several bases, the virtual one."""
+    if base is None:
+        nothing = side_of(_nothing(one.merged), ids, names)
+        return Side(nothing.columns, nothing.present, np.ones(len(ids), np.bool_))
+    if isinstance(base, Place):
+        rows = known.get(base)
+        return side_of(one.bases[base].rows(ids, one.merged) if rows is None else rows, ids, names)
+    over = None if base.over is None else _base_side(one, base.over, known, ids, names)
+    return fold_bases(over, *(_base_side(one, part, known, ids, names) for part in (base.first, base.second)))
+
+
+def _target_rows(one: TableMerge, known: Mapping[Place, pa.Table], ids: pa.Array[Any]) -> tuple[pa.Table, pa.Table]:
+    """The target's rows of these ids, and where they are."""
+    target = one.target
+    if target.pin is None or target.declared is None:
+        return _nothing(one.merged), pa.table({"id": ids.slice(0, 0), "_rowaddr": pa.array([], pa.uint64())})
+    located = target.view.table(target.pin).locate(ids)
+    for place, rows in known.items():
+        pin = one.bases[place].pin
+        if pin is not None and pin.triple == target.pin.triple:
+            return rows, located
+    addresses = one_array(located.column("_rowaddr"), pa.uint64())
+    return lifted(target.view.table(target.pin).take(addresses), target.declared, one.merged), located
+
+
+def _table_of(merged: TableType, ids: pa.Array[Any], columns: Mapping[str, pa.Array[Any]], chosen: Any) -> pa.Table:
+    at = positions(np.flatnonzero(chosen))
+    schema = table_schema(merged)
+    return pa.table([(ids if name == "id" else columns[name]).take(at) for name in schema.names], schema=schema)
+
+
+def _clashed(at: int, clash: Clash, ids: pa.Array[Any], *sides: Side) -> ClashedRow:
+    def row(side: Side) -> dict[str, Any] | None:
+        if not side.present[at]:
+            return None
+        return {"id": ids[at].as_py(), **{name: column[at].as_py() for name, column in side.columns.items()}}
+
+    base, source, target = sides
+    return ClashedRow(ids[at].as_py(), clash, row(base), row(source), row(target))
