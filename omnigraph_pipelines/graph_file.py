@@ -16,6 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 import omnigraph as og
+from omnigraph_pipelines.bad_rows import check_rules, rules_of
 from omnigraph_pipelines.complaints import FileComplaints, Path_, Problem, meant, refused, sentences
 from omnigraph_pipelines.order import circle_in
 from omnigraph_pipelines.settings import Settings, SourceSettings, absolute
@@ -42,6 +43,10 @@ class GraphFile:
         if source.types is not None:
             return tuple(self.catalog.type(name).name for name in source.types)
         return tuple(declared.name for declared in self.catalog.types())
+
+    def rules_of(self, source: SourceSettings) -> dict[str, Any]:
+        """Return the options of a load that say which rows of a source may be bad, and how many."""
+        return rules_of(source, self.settings.checks_of(source), self.catalog)
 
 
 def find_graph_file() -> Path:
@@ -180,6 +185,7 @@ def _checked(values: Any, places: Mapping[Path_, tuple[int, int]], folder: Path,
     _check_order(settings, complaints)
     if catalog is not None:
         _check_types(settings, catalog, complaints)
+        check_rules(settings, catalog, complaints)
     if complaints.found:
         raise refused(complaints.found)
     return GraphFile(settings, catalog, where)

@@ -155,8 +155,17 @@ def summary_of(lines: Iterable[bytes]) -> Summary:
             code = str(one.get("code", "unknown"))
             reasons[code] += 1
             if code == "missing-endpoint" and one.get("value") is not None:
-                missing[str(one["value"])] += 1
+                missing[_plain(str(one["value"]))] += 1
     return Summary(rows, dict(reasons.most_common()), dict(missing.most_common(TOP_MAX)))
+
+
+def _plain(value: str) -> str:
+    """An id as people write it: the file has values as JSON, long ones cut."""
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return value
+    return found if isinstance(found, str) else value
 
 
 def _reasons(line: bytes) -> list[Mapping[str, Any]]:
@@ -194,10 +203,19 @@ def open_entries(
     return [one for one in quarantine.entries(source, batch) if _digest(quarantine.lines(one)) not in done]
 
 
-def replay(graph: og.Graph, quarantine: Quarantine, entry: QuarantineFile, *, branch: str, appends: bool) -> Replay:
+def replay(
+    graph: og.Graph,
+    quarantine: Quarantine,
+    entry: QuarantineFile,
+    *,
+    branch: str,
+    mode: str,
+    on_missing_endpoint: str | Mapping[str, str] | None = None,
+) -> Replay:
     """Load a file of left-out rows again, as one commit under a key: a repeated replay adds no row twice.
 
-    Rows are merged, and what still does not fit is kept as a new file. Rows of a source that appends are loaded all or none.
+    Rows are merged, or patched where ``mode`` is patch, and what still does not fit is kept as a new file. Rows of a source that
+    appends are loaded all or none.
     """
     lines = list(quarantine.lines(entry))
     digest = _digest(lines)
@@ -207,12 +225,20 @@ def replay(graph: og.Graph, quarantine: Quarantine, entry: QuarantineFile, *, br
         file.write_bytes(b"".join(line + b"\n" for line in lines))
         rest: list[bytes] = []
         kept: QuarantineFile | None = None
-        if appends:
-            receipt = graph.load(file, mode="append", branch=branch, idempotency_key=key)
+        if mode == "append":
+            receipt = graph.load(
+                file, mode=mode, branch=branch, on_missing_endpoint=on_missing_endpoint, idempotency_key=key
+            )
         else:
             place = quarantine.rest_place(digest) or Path(folder, "rest.jsonl")
             receipt = graph.load(
-                file, mode="merge", branch=branch, on_bad_row="quarantine", quarantine_to=place, idempotency_key=key
+                file,
+                mode="patch" if mode == "patch" else "merge",
+                branch=branch,
+                on_bad_row="quarantine",
+                on_missing_endpoint=on_missing_endpoint,
+                quarantine_to=place,
+                idempotency_key=key,
             )
             rest = _rest(receipt, place, entry)
             kept = _keep_rest(quarantine, entry, place, rest, len(lines))

@@ -8,6 +8,9 @@ from pydantic import Field, field_validator, model_validator
 
 from omnigraph_pipelines.setting_kinds import Duration, Name, Part, Text
 
+Action = Literal["fail", "quarantine", "drop", "stub"]
+CheckName = Literal["values", "duplicates", "endpoints", "cardinality"]
+
 
 class TableSettings(Part):
     """The files of a batch that hold rows of one type."""
@@ -28,6 +31,8 @@ class TableSettings(Part):
     """The column with the id of the node that an edge ends at."""
     optional: bool = False
     """Whether a batch may lack these files."""
+    on_missing_endpoint: Action | None = None
+    """What becomes of edges that name a node which does not exist, in place of the checks."""
 
     @model_validator(mode="after")
     def _one_type(self) -> Self:
@@ -35,6 +40,8 @@ class TableSettings(Part):
             raise ValueError("a table names either a node type or an edge type: 'node: Person' or 'edge: Follows'")
         if self.node is not None and (self.from_column is not None or self.to_column is not None):
             raise ValueError("'from' and 'to' belong to edges")
+        if self.node is not None and self.on_missing_endpoint is not None:
+            raise ValueError("'on_missing_endpoint' belongs to edges")
         return self
 
     @property
@@ -55,6 +62,10 @@ class CheckSettings(Part):
     """Whether rows at fault refuse the batch or are left out of it."""
     bad_rows_max: int | float | None = None
     """How many rows may be left out: a number, or a share below 1.0."""
+    bounds: dict[CheckName, int | float] = Field(default_factory=dict)
+    """How many rows may be bad, for each check: a number, or a share up to 1.0."""
+    on_missing_endpoint: Action | dict[str, Action] | None = None
+    """What becomes of edges that name a node which does not exist: one for all, or by edge type; as on_bad_row if left out."""
     rows_min: Annotated[int, Field(ge=0)] = 1
     """Rows that each table that is not optional has to have."""
     validate_in: Literal["auto", "driver", "spark"] = "auto"
@@ -67,6 +78,14 @@ class CheckSettings(Part):
     def _bound(cls, value: int | float | None) -> int | float | None:
         if value is not None and (value < 0 or (isinstance(value, float) and value >= 1)):
             raise ValueError("bad_rows_max is a number of rows, or a share below 1.0")
+        return value
+
+    @field_validator("bounds")
+    @classmethod
+    def _shares(cls, value: dict[CheckName, int | float]) -> dict[CheckName, int | float]:
+        for name, bound in value.items():
+            if isinstance(bound, bool) or not bound >= 0 or (isinstance(bound, float) and not bound <= 1):
+                raise ValueError(f"the bound of {name} is a number of rows, or a share up to 1.0")
         return value
 
 

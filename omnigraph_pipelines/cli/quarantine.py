@@ -8,6 +8,7 @@ import typer
 
 import omnigraph as og
 from omnigraph_pipelines import planning
+from omnigraph_pipelines.bad_rows import replayed
 from omnigraph_pipelines.cli.telling import File, Json, answer, out
 from omnigraph_pipelines.graph_file import GraphFile, load_graph_file
 from omnigraph_pipelines.quarantine import Quarantine, QuarantineFile, Summary, open_entries, replay, summary_of
@@ -66,11 +67,22 @@ def show(file: File = None, source: Source = None, batch: Batch = None, as_json:
 def replay_(file: File = None, source: Source = None, batch: Batch = None, as_json: Json = False) -> None:
     """Load what was left out again, each file as one commit. What still does not fit is kept as a new file."""
     found, kept = _kept(file, source)
-    modes = {one.name: one.mode for one in found.settings.sources}
+    sources = {one.name: one for one in found.settings.sources}
+    actions = {name: replayed(found.rules_of(one)) for name, one in sources.items()}
     branch = found.settings.graph.branch
     with _opened(found, read_only=False) as graph:
         entries = [entry for name in _names(found, source) for entry in open_entries(graph, kept, name, batch)]
-        done = [replay(graph, kept, entry, branch=branch, appends=modes[entry.source] == "append") for entry in entries]
+        done = [
+            replay(
+                graph,
+                kept,
+                entry,
+                branch=branch,
+                mode=sources[entry.source].mode,
+                on_missing_endpoint=actions[entry.source],
+            )
+            for entry in entries
+        ]
 
     def show() -> None:
         for one in done:

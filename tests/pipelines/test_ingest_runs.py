@@ -177,6 +177,11 @@ def test_bad_rows_within_the_bound_are_set_aside_and_shown(
     assert on_executors, "the edge that refers to nobody was found there"
     on_executors.clear()
     assert "rejected_rows" in failure(refused).metadata
+    assert (
+        "2 of 3 records are bad" in failure(refused).description
+        and "1 missing-endpoint, 1 range" in failure(refused).description
+    )
+    assert "most often missing: Ghost (1x)" in failure(refused).description
     location.land("b1", people="Ada,36 Old,200", jobs="")
     run = location.run("crm", "b1")
     assert run.success and checks(run)["Person.bad_rows"] and len(on_executors) >= 2

@@ -44,7 +44,7 @@ def ingest(
         )
         assets += [staging, commit]
         jobs.append(job)
-        again = replay_asset(names, connections.graph)
+        again = replay_asset(names, file, connections.graph)
         assets.append(again)
         jobs.append(
             dg.define_asset_job(

@@ -5,12 +5,13 @@ Owns which complaint belongs to which check. The engine judged; nothing is judge
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import dagster as dg
 
 import omnigraph as og
+from omnigraph import distributed
 from omnigraph_pipelines.failures import rows_metadata
 
 ROWS: Final = "rows"
@@ -67,13 +68,12 @@ def results(
     ok: bool,
     rows: int,
     rows_min: int,
-    violations: Sequence[Mapping[str, Any]],
-    rejected: int = 0,
-    records: int = 0,
+    report: distributed.PartsReport,
 ) -> list[dg.AssetCheckResult]:
     """One result for each check of a table. ``ok``: the batch as a whole may be committed; then its complaints are rows
     that are left out, and no check fails."""
-    mine = [one for one in violations if _is_about(one, table_key)]
+    rejected, records = report.rejected, report.records
+    mine = [one for one in report.violations if _is_about(one, table_key)]
     found = []
     for name in names_of(table_key):
         about = [one for one in mine if kind_of(str(one.get("code", ""))) == name]
@@ -84,7 +84,11 @@ def results(
         if name == ROWS:
             passed = rows >= rows_min
             metadata |= {"rows": rows, "rows_min": rows_min}
+        elif name == ENDPOINTS:
+            metadata |= _ends(report)
+            passed = passed and (ok or not (report.refusal and report.missing_ids))
         elif name == BAD_ROWS:
+            metadata |= {"by_reason": rows_metadata(_counted(report.by_reason, "reason"))} if report.by_reason else {}
             metadata |= {"rejected": rejected, "records": records, "share": rejected / records if records else 0.0}
             passed = passed and (ok or not rejected)
         found.append(
@@ -98,6 +102,22 @@ def results(
             )
         )
     return found
+
+
+def _ends(report: distributed.PartsReport) -> dict[str, Any]:
+    """What becomes of edges that name a node which does not exist, and which nodes are missing most often."""
+    found: dict[str, Any] = {}
+    if report.missing_ids:
+        found["missing_ids"] = rows_metadata(_counted(report.missing_ids, "missing id"))
+    if report.stubs:
+        found["stubs"] = sum(report.stubs.values())
+    if report.dropped:
+        found["dropped"] = sum(report.dropped.values())
+    return found
+
+
+def _counted(counts: Mapping[str, int], what: str) -> list[dict[str, Any]]:
+    return [{what: name, "rows": count} for name, count in counts.items()]
 
 
 def refused(assets: Mapping[str, dg.AssetKey], error: og.errors.OmnigraphError) -> Iterable[dg.AssetCheckResult]:

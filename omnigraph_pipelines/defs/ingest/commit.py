@@ -13,6 +13,7 @@ from typing import Any, Final
 import dagster as dg
 
 import omnigraph as og
+from omnigraph_pipelines.bad_rows import sets_aside
 from omnigraph_pipelines.batches import find_batch
 from omnigraph_pipelines.defs.ingest import handover, metadata
 from omnigraph_pipelines.defs.ingest.handover import HandOver
@@ -37,6 +38,7 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
     source = names.source
     keys = [file.catalog.type(name).table_key for name in file.types_of(source)]
     bounds = file.settings.checks_of(source)
+    rules = file.rules_of(source)
     staged_as = names.table(next(iter(file.types_of(source))))  # all tables of a batch tell the same of it
 
     @dg.asset(
@@ -70,7 +72,7 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
                     connections.spark.opened(resources) as spark,
                     told_in_log(context),
                 ):
-                    receipt = publish(context, graph, what, staged, names, bounds, spark)
+                    receipt = publish(context, graph, what, staged, names, bounds, rules, spark)
             if receipt.commit_id is None and not receipt.replayed and what.idempotency_key.endswith(what.fingerprint):
                 note_nothing_changed(graph, what.idempotency_key, receipt)
             handover.forget(graph, source.name, what.batch)
@@ -125,7 +127,14 @@ def _known(graph: "og.Graph", names: Names, what: HandOver) -> "og.Receipt":
 
 
 def publish(
-    context: Any, graph: "og.Graph", what: HandOver, batch: Any, names: Names, bounds: CheckSettings, spark: Any
+    context: Any,
+    graph: "og.Graph",
+    what: HandOver,
+    batch: Any,
+    names: Names,
+    bounds: CheckSettings,
+    rules: dict[str, Any],
+    spark: Any,
 ) -> "og.Receipt":
     """Commit what was staged. Unlike a call that ends with its process, a failure that may pass keeps the staged files for
     the next try of the step."""
@@ -138,9 +147,8 @@ def publish(
         mode=batch.mode,
         branch=names.graph.branch,
         idempotency_key=what.idempotency_key,
-        on_bad_row=bounds.on_bad_row,
-        bad_rows_max=bounds.bad_rows_max,
-        quarantine_to=_quarantine(context, names, what) if bounds.on_bad_row == "quarantine" else None,
+        **rules,
+        quarantine_to=_quarantine(context, names, what) if sets_aside(rules) else None,
         deadline_s=COMMIT_S,
     )
     try:

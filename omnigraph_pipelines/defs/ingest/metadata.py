@@ -13,7 +13,7 @@ import dagster as dg
 
 import omnigraph as og
 from omnigraph_pipelines.failures import rows_metadata
-from omnigraph_pipelines.quarantine import QuarantineFile, Summary
+from omnigraph_pipelines.quarantine import TOP_MAX, QuarantineFile, Summary
 
 if TYPE_CHECKING:
     from omnigraph_pipelines.spark.staging import StagedBatch
@@ -84,6 +84,8 @@ def committed(receipt: og.Receipt, snapshot: og.Snapshot, table_keys: Iterable[s
         "rows_unchanged": sum(one.unchanged or 0 for one in changes.values()),
         "rows_rejected": receipt.rejected.total,
     }
+    found |= {"rows_dropped": sum(receipt.dropped.values())} if receipt.dropped else {}
+    found |= {"stubs": sum(receipt.stubs.values())} if receipt.stubs else {}
     if changes:
         found["versions"] = rows_metadata({"table": key, **change.to_dict()} for key, change in sorted(changes.items()))
     spent = {"requests": cost.requests, "hops": cost.hops, "written": cost.bytes_written, "read": cost.bytes_read}
@@ -100,6 +102,8 @@ def in_one_line(receipt: og.Receipt) -> str:
     parts = [f"{count:,} {name}" for name, count in counts.items() if count]
     if receipt.rejected:
         parts.append(f"{receipt.rejected.total:,} left out")
+    parts += [f"{count:,} {name} dropped" for name, count in receipt.dropped.items()]
+    parts += [f"{count:,} stubs of {name}" for name, count in receipt.stubs.items()]
     return ", ".join(parts) or "no rows"
 
 
@@ -126,9 +130,12 @@ def what_changed(
             "| reason | rows |",
         ]
         lines += ["|---|---:|", *(f"| {code} | {count:,} |" for code, count in kept.summary.reasons.items())]
-        if kept.summary.missing:
-            lines += ["", "| missing id | rows |", "|---|---:|"]
-            lines += [f"| `{_cell_text(value)}` | {count:,} |" for value, count in kept.summary.missing.items()]
+    missing = {} if kept is None else kept.summary.missing
+    if receipt.dropped or receipt.stubs:
+        missing = dict(list(receipt.rejected.missing_ids.items())[:TOP_MAX])
+    if missing:
+        lines += ["", "| missing id | rows |", "|---|---:|"]
+        lines += [f"| `{_cell_text(value)}` | {count:,} |" for value, count in missing.items()]
     if receipt.commit_id is not None:
         lines += ["", f"`omnigraph commit show {graph.uri} {receipt.commit_id}`"]
     return "\n".join(lines)

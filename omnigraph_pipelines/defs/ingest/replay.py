@@ -7,8 +7,10 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from omnigraph_pipelines.bad_rows import replayed
 from omnigraph_pipelines.defs.ingest.names import Names
 from omnigraph_pipelines.failures import rows_metadata, told_to_dagster
+from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.quarantine import Quarantine, open_entries, replay
 from omnigraph_pipelines.resources import Bound
 from omnigraph_pipelines.settings import text_of
@@ -20,8 +22,9 @@ class ReplayConfig(dg.Config):
     batch: str | None = Field(default=None, description="Only the rows of this batch; all of the source if left out.")
 
 
-def replay_asset(names: Names, graph: Bound) -> dg.AssetsDefinition:
+def replay_asset(names: Names, file: GraphFile, graph: Bound) -> dg.AssetsDefinition:
     source = names.source
+    actions = replayed(file.rules_of(source))
 
     @dg.asset(
         key=names.quarantine,
@@ -40,7 +43,7 @@ def replay_asset(names: Names, graph: Bound) -> dg.AssetsDefinition:
             options = {name: text_of(value) for name, value in names.graph.storage_options.items()}
             kept = Quarantine(opened.uri, tuple(options.items()))
             found = [
-                replay(opened, kept, entry, branch=names.graph.branch, appends=source.mode == "append")
+                replay(opened, kept, entry, branch=names.graph.branch, mode=source.mode, on_missing_endpoint=actions)
                 for entry in open_entries(opened, kept, source.name, config.batch)
             ]
             head = opened.snapshot(names.graph.branch).commit_id

@@ -183,8 +183,7 @@ class Staging:
                     staged.parts,
                     staged.types,
                     mode=source.mode,
-                    on_bad_row=bounds.on_bad_row,
-                    bad_rows_max=bounds.bad_rows_max,
+                    **self.file.rules_of(source),
                     memory_mb=bounds.memory_mb,
                     exchange=exchange_of(spark.spark_session, bounds.validate_in),
                     exchange_always=bounds.validate_in == "spark",
@@ -236,9 +235,7 @@ class Staging:
                 ok=report.ok,
                 rows=staged.rows.get(key, 0),
                 rows_min=self._rows_min(key, staged),
-                violations=report.violations,
-                rejected=report.rejected,
-                records=report.records,
+                report=report,
             )
         return found
 
@@ -254,15 +251,20 @@ class Staging:
         self, batch: Batch, report: "distributed.PartsReport", failed: list[dg.AssetCheckResult]
     ) -> og.errors.OmnigraphError:
         names = ", ".join(f"{one.check_name} of {(one.asset_key or self.names.commit).path[-1]}" for one in failed)
-        first = f": {report.violations[0]['message']}" if report.violations else ""
+        first = f": {report.refusal or report.violations[0]['message']}" if report.refusal or report.violations else ""
+        counts = ", ".join(f"{count:,} {code}" for code, count in report.by_reason.items())
+        frequent = ", ".join(f"{name} ({count:,}x)" for name, count in list(report.missing_ids.items())[:3])
+        told = f" ({counts}; most often missing: {frequent})" if frequent else f" ({counts})" if counts else ""
         error = og.errors.DataInvalid(
-            f"batch {batch.key} of {self.names.source.name} is refused ({names or 'too many bad rows'}){first}",
+            f"batch {batch.key} of {self.names.source.name} is refused ({names or 'too many bad rows'}){first}{told}",
             hint="correct the batch, or loosen `checks` in the graph file; a changed batch is offered again",
             violations=[dict(one) for one in report.violations],
             total=report.total,
             rejected=report.rejected,
             records=report.records,
             batch=batch.key,
+            by_reason=dict(report.by_reason),
+            missing_ids=dict(report.missing_ids),
         )
         if report.rejected:
             error.facts["rejected_rows"] = metadata.rejected_rows(report.rejected_rows)
@@ -282,6 +284,8 @@ class Staging:
                 "rows_rejected": report.rejected,
                 "rejected_rows": rows_metadata(metadata.rejected_rows(report.rejected_rows)),
             }
+        common |= {"rows_dropped": sum(report.dropped.values())} if report.dropped else {}
+        common |= {"stubs": sum(report.stubs.values())} if report.stubs else {}
         for key, asset in self.tables.items():
             yield dg.MaterializeResult(
                 asset_key=asset,
