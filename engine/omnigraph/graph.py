@@ -34,6 +34,7 @@ from omnigraph.schema import Catalog, canonical_text, parse_schema
 from omnigraph.store import open_store
 
 if TYPE_CHECKING:
+    from omnigraph.branch.branches import Branches
     from omnigraph.distributed.staging_txn import StagingTxn
     from omnigraph.read.snapshot import Snapshot
     from omnigraph.upkeep.checkpoints import Checkpoints
@@ -294,7 +295,8 @@ class Graph:
         does not exist, ``bounds`` how many rows each check (values, duplicates, endpoints, cardinality) may find bad. ``dry_run``
         returns the plan instead, and writes nothing. ``progress`` is called with a ``Progress`` now and then while it goes on; so it
         is wherever it is a parameter."""
-        from omnigraph.write.load import load, plan_load
+        from omnigraph.branch.first_load import branch_for, plan_on
+        from omnigraph.write.load import load
 
         options = LoadOptions(
             mode=mode,
@@ -312,17 +314,28 @@ class Graph:
         )
         if dry_run:
             with self._doing("load", listener=progress):
-                return plan_load(self._engine, source, options)
+                return plan_on(self._engine, source, options)
         with self._doing("load", writes=True, listener=progress) as doing:
-            return _noted(doing, load(self._engine, source, options))
+            with branch_for(self._engine, options):
+                return _noted(doing, load(self._engine, source, options))
 
-    def begin(self, branch: str = MAIN, *, actor: str | None = None, resume: str | None = None) -> StagingTxn:
-        """A staging transaction for bytes that others write; ``resume``: the id of one begun earlier, anywhere."""
-        from omnigraph.distributed.staging_txn import begin
+    def begin(
+        self,
+        branch: str = MAIN,
+        tables: Iterable[str] | None = None,
+        *,
+        actor: str | None = None,
+        resume: str | None = None,
+        deadline_s: float = 60,
+    ) -> StagingTxn:
+        """A staging transaction for bytes that others write; ``resume``: the id of one begun earlier, anywhere. ``tables``:
+        types or table keys that will be staged; None means all on main, and on a branch those that it has written. Naming a
+        table that the branch inherits gives it a line of its own first."""
+        from omnigraph.distributed.begin import begin
 
-        who = self._who(actor)
+        options = CommitOptions(branch=branch, actor=self._who(actor), deadline_s=deadline_s)
         with self._doing("begin", writes=True):
-            return begin(self._engine, branch=branch, actor=who, resume=resume)
+            return begin(self._engine, options, tables=tables, resume=resume)
 
     def mutate(
         self,
@@ -604,6 +617,13 @@ class Graph:
     def schema(self) -> GraphSchema:
         """The accepted schema: show, plan, apply."""
         return GraphSchema(self._engine, self._actor)
+
+    @property
+    def branches(self) -> Branches:
+        """Branches: create, list, delete."""
+        from omnigraph.branch.branches import Branches
+
+        return Branches(self._engine, self._actor)
 
     @property
     def checkpoints(self) -> Checkpoints:

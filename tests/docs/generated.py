@@ -32,6 +32,7 @@ _MORE = {
     "RejectedRows": "omnigraph.wire.receipt",
     "StorageCost": "omnigraph.core.meter",
     "PendingIntent": "omnigraph.wire.recovery",
+    "BranchParent": "omnigraph.wire.branches",
     "Checkpoint": "omnigraph.wire.cleanup",
     "CleanupReport": "omnigraph.wire.cleanup",
 }

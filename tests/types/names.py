@@ -53,6 +53,10 @@ reveal_type(graph.optimize())  # OptimizeReport
 reveal_type(graph.ensure_indices())  # OptimizeReport
 reveal_type(graph.compact_manifest())  # ManifestReport
 reveal_type(graph.plan_compaction())  # CompactionPlan
+reveal_type(graph.branches)  # Branches
+reveal_type(graph.branches.create("a"))  # BranchInfo
+reveal_type(graph.branches.list())  # BranchList
+reveal_type(graph.branches.delete("a"))  # BranchInfo
 reveal_type(graph.checkpoints)  # Checkpoints
 reveal_type(graph.checkpoints.list())  # CheckpointList
 reveal_type(graph.notes)  # Notes

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import swap_stands
-from omnigraph.commit.engine import Engine
+from omnigraph.commit.engine import Branch, Engine
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError, StoreUnavailable
 from omnigraph.core.ids import new_uuid
@@ -128,10 +128,11 @@ Outcome = Swapped | Answered[T] | Ghost | GaveUp
 
 
 def advance(
-    engine: Engine, branch: str, propose: Propose[T], terms: Terms, *, meter: Meter, held: Held | None = None
+    engine: Engine, branch: Branch, propose: Propose[T], terms: Terms, *, meter: Meter, held: Held | None = None
 ) -> Outcome[T]:
     """Swap what ``propose`` says on the newest state, until it stands or there is an answer. ``held``: the state to try first;
-    the newest is loaded otherwise."""
+    the newest is loaded otherwise. It stays with the line that the name stands for now."""
+    branch = engine.line_of(branch, meter)
     failure: OmnigraphError | None = None
     may_stand = False
     attempt = 0
@@ -203,7 +204,7 @@ def _stands(engine: Engine, after: Held, meter: Meter) -> bool:
 
 
 def edit_head(
-    engine: Engine, branch: str, edit: Callable[[Head], Head], terms: Terms, *, meter: Meter
+    engine: Engine, branch: Branch, edit: Callable[[Head], Head], terms: Terms, *, meter: Meter
 ) -> Answered[None] | Swapped | GaveUp:
     """Change the head row by a swap that adds no commit. ``edit`` is applied to the newest head each time, and returns it as
     it is where nothing is left to change."""

@@ -24,7 +24,7 @@ from omnigraph.commit.plan import (
 )
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.steps import AdoptPin, CreateTable, ForkTable, Step
-from omnigraph.core.errors import Conflict, NotFound
+from omnigraph.core.errors import Conflict, NotFound, ReadSetChanged
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import State
 
@@ -129,8 +129,22 @@ def _with_forks(state: State, steps: Iterable[Step]) -> Iterable[Step]:
         pin = state.tables.get(key)
         commits = RULES[listed[0].kind].lands and not RULES[listed[0].kind].begins_line
         if commits and pin is not None and pin.owner != state.identity:
+            if any(step.brings_files for step in listed):
+                raise _staged_elsewhere(pin)
             yield ForkTable(key, tuple(Counts() for _ in listed[0].counts))
         yield from listed
+
+
+def _staged_elsewhere(pin: Pin) -> ReadSetChanged:
+    """Files lie in the folder of the line that they were written for. A fork has a folder of its own, and Lance would commit a
+    version that names files which are not there."""
+    return ReadSetChanged(
+        f"files for {pin.key} were staged on a line that belongs to another branch",
+        hint="stage them again, after naming the table in graph.begin(branch, tables=[...])",
+        table_key=pin.key,
+        expected=pin.version,
+        actual=pin.version,
+    )
 
 
 def _place(state: State, steps: Iterable[Step], op: str, mint: Minting) -> Iterable[Effect]:

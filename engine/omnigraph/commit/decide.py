@@ -182,6 +182,15 @@ def _replaced(identity: str, chain: Chain) -> bool:
     return identity != chain.identity
 
 
+def forks_published(state: State, plan: PublishPlan) -> bool:
+    """Whether a plan that only makes forks has ended by its swap: it has no commit, so its targets are the only record. A line
+    that a plan has made is never left for another one, but versions are added to it."""
+    if plan.requests or not plan.landing or any(chain.first.kind != "fork" for chain in plan.landing):
+        return False
+    pins = [(state.tables.get(chain.key), chain) for chain in plan.landing]
+    return all(pin is not None and (pin.identity, pin.ref) == (chain.identity, chain.ref) for pin, chain in pins)
+
+
 def not_owned(state: State, plan: PublishPlan) -> tuple[Moved, ...]:
     """Tables whose line another branch owns, and that the plan commits to all the same."""
     found = []
@@ -307,6 +316,7 @@ class Evidence:
     ticket: bool = False
     offered: bool = False
     maintenance: bool = False
+    published: bool = False  # the forks of a plan without a commit are the pins
     end: End = End.OPEN
     owner_gone: bool = False  # beyond grace, or its process is known to be dead
     rebooted: bool = False  # armed, not applied, under an earlier boot of this host: its files may be torn
@@ -322,7 +332,7 @@ def decide(evidence: Evidence, *, forward_only: bool = False) -> Decision:
         return Decision.DELETE_TICKET if gone or evidence.line is Line.CLOSED else Decision.WAIT
     if evidence.end is End.MIXED:
         return Decision.STOP
-    if evidence.end in (End.PUBLISHED, End.ABORTED):
+    if evidence.end in (End.PUBLISHED, End.ABORTED) or evidence.published:
         # Its owner, if it lives, is about to delete it, or keeps its queue position by it.
         return Decision.FINISH if gone or evidence.line is Line.CLOSED else Decision.WAIT
     if evidence.line is Line.CLOSED:

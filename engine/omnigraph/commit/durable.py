@@ -95,6 +95,11 @@ class Durable:
         """Before a branch, checkpoint, merge or undo rests on ``version``, in every mode."""
         self._carry_out(self._rules.before_root(min(version, newest.version), newest.version, _since(newest)), newest)
 
+    def new_line(self) -> None:
+        """Before a name is bound to a line that was just made, in every mode: the line says that nothing of it is unsynced."""
+        if not self._store.is_remote:
+            self.everything()
+
     def before_deleting(self) -> None:
         """Before a cleanup raises a boundary, in every mode."""
         if self._rules.before_deleting() is not Sync.NOTHING:

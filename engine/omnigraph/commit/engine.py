@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.durable import Durable, durability_of
 from omnigraph.commit.intent import Intents
-from omnigraph.commit.plan import Owner
+from omnigraph.commit.plan import BranchName, Owner
 from omnigraph.commit.pressure import Bounds
 from omnigraph.commit.queue.lease import QueueLeases
 from omnigraph.commit.queue.timing import ContentionTiming
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
-from omnigraph.core.errors import Corruption, InvalidInput, NotFound, Refused
+from omnigraph.core.errors import Corruption, InvalidInput, NotFound, OmnigraphError, Refused
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.core.meter import Meter
@@ -42,6 +42,8 @@ from omnigraph.table.keys import KeyCache
 T = TypeVar("T")
 
 MAIN = "main"
+Branch = str | BranchName  # by its name, which may come to mean another branch, or by its identity
+FORK_POINTS_MAX = 64  # states that branches were made from: some 10 kB each, more with many tables
 POOL_THREADS = 72  # a thread per table of a wide commit and some more; idle threads cost a stack each
 
 
@@ -75,12 +77,14 @@ class Engine:
         self.leases = QueueLeases()
         self.bounds = Bounds()
         self.owner = this_process()
+        self.names_seen: dict[str, float] = {}  # entries ``making`` of others, and when this process first saw each
         self.exclusive_token: str | None = None  # what the head row says while this handle uses the graph exclusively
         self.locks = TableLocks(self.ref_of)
         self._pool = ThreadPoolExecutor(max_workers=POOL_THREADS, thread_name_prefix="omnigraph")
         self._known_lock = threading.Lock()
         self._known: dict[str | None, Held] = {}  # by the ref of the line: a name may come to mean another branch
         self._refs: dict[str, str] = {}  # of names that were resolved
+        self._fork_points: dict[tuple[str | None, int], Held] = {}
         self._identity: str | None = None
         self._pid = os.getpid()
         self._door = _Door()
@@ -119,9 +123,11 @@ class Engine:
 
     # --- branches ---------------------------------------------------------------------------------------------------
 
-    def ref_of(self, branch: str, meter: Meter | None = None) -> str | None:
-        """The ref of the line that a name stands for; None is main's. What was resolved once is remembered: whether that
-        branch is still there, its line says, and never the name."""
+    def ref_of(self, branch: Branch, meter: Meter | None = None) -> str | None:
+        """The ref of a branch's line; None is main's. What a name was resolved to is remembered: whether that branch is still
+        there, its line says, and never the name."""
+        if isinstance(branch, BranchName):
+            return None if branch.identity == self.graph_id else layout.branch_ref(branch.identity)
         if branch == MAIN:
             return None
         with self._known_lock:
@@ -132,16 +138,49 @@ class Engine:
                 self._refs[branch] = ref
         return ref
 
+    def line_of(self, branch: Branch, meter: Meter | None = None) -> Branch:
+        """The branch by its identity, for work that must not move to a namesake that is made meanwhile. Main is always main."""
+        if isinstance(branch, BranchName):
+            return branch
+        ref = self.ref_of(branch, meter)
+        return branch if ref is None else BranchName(branch, ref[2:])
+
     def _resolve(self, branch: str, meter: Meter | None) -> str:
         try:
             entry = self.names.highest(branch, meter)
         except InvalidInput:
             entry = None  # what is no name of a branch names none
-        if entry is None or entry.state != "bound":
-            raise NotFound(
-                f"no branch {branch!r}", hint="use branch='main', which every graph has", branch=str(branch)[:80]
-            )
-        return entry.ref
+        if entry is not None and entry.state == "bound" and entry.name == branch:
+            return entry.ref
+        twin = entry is not None and entry.state == "bound"
+        making = entry is not None and entry.state == "making" and entry.name == branch
+        raise NotFound(
+            f"no branch {branch[:80]!r}{'; it is being made' if making else ''}",
+            hint=f"use {entry.name!r}: names of branches are exact in their case"
+            if twin and entry is not None
+            else "`omnigraph branch list` shows the branches of the graph",
+            branch=branch[:80],
+        )
+
+    def gone(self, name: str, ref: str, meter: Meter | None = None) -> OmnigraphError:
+        """Forget a branch that was deleted, and return the error to raise. The next call resolves the name anew."""
+        self.unbind(name, ref)
+        now: str | None = None
+        with contextlib.suppress(OmnigraphError):
+            entry = self.names.highest(name, meter)
+            now = entry.identity if entry is not None and entry.state == "bound" and entry.name == name else None
+        if now == ref[2:]:
+            now = None  # its line says that it was deleted; freeing the name is still to be done
+        again = "" if now is None else ", and another branch has its name now"
+        return NotFound(
+            f"branch {name[:80]!r} was deleted{again}",
+            hint="`omnigraph branch list` shows the branches of the graph"
+            if now is None
+            else "call again to use the branch that has the name now",
+            branch=name[:80],
+            identity=ref[2:],
+            bound_to=now,
+        )
 
     @property
     def graph_id(self) -> str:
@@ -152,12 +191,12 @@ class Engine:
 
     # --- the newest state this process has seen -----------------------------------------------------------------------
 
-    def known(self, branch: str) -> Held | None:
+    def known(self, branch: Branch) -> Held | None:
         ref = self.ref_of(branch)
         with self._known_lock:
             return self._known.get(ref)
 
-    def remember(self, branch: str, held: Held) -> Held:
+    def remember(self, branch: Branch, held: Held) -> Held:
         """Keep the newer of what is known and what was just seen of this line."""
         ref = held.state.ref
         with self._known_lock:
@@ -168,16 +207,41 @@ class Engine:
                 self._identity = held.state.identity
             return held
 
-    def drop(self, branch: str) -> None:
+    def bind(self, name: str, held: Held) -> None:
+        """Note that a name stands for this branch, and its state."""
+        if held.state.ref is not None:
+            with self._known_lock:
+                self._refs[name] = held.state.ref
+            self.remember(name, held)
+
+    def unbind(self, name: str, ref: str) -> None:
+        """Forget that a name stood for this branch, and the branch."""
+        with self._known_lock:
+            self._known.pop(ref, None)
+            if self._refs.get(name) == ref:
+                del self._refs[name]
+
+    def drop(self, branch: Branch) -> None:
         """Forget what is known: the next look goes by listing."""
         ref = self.ref_of(branch)
         with self._known_lock:
             self._known.pop(ref, None)
-            self._refs.pop(branch, None)
+            if isinstance(branch, str):
+                self._refs.pop(branch, None)
 
-    def latest(self, branch: str, meter: Meter | None = None) -> Held:
-        """The newest state, by listing."""
-        return self.remember(branch, self._open_line(self.ref_of(branch, meter), meter))
+    def latest(self, branch: Branch, meter: Meter | None = None) -> Held:
+        """The newest state, by listing. By name: of a branch that is there, else ``NotFound``. By identity: whatever its line
+        says, that it was deleted included."""
+        ref = self.ref_of(branch, meter)
+        if ref is None or isinstance(branch, BranchName):
+            return self.remember(branch, self._open_line(ref, meter))
+        try:
+            held = self._open_line(ref, meter)
+        except NotFound as error:
+            raise self.gone(branch, ref, meter) from error
+        if held.state.head.closed is not None:
+            raise self.gone(branch, ref, meter)
+        return self.remember(branch, held)
 
     def latest_of(self, identity: str, meter: Meter | None = None) -> Held | None:
         """The newest state of the branch with this identity, whatever its name says now; None where it has no line."""
@@ -187,9 +251,21 @@ class Engine:
         if not is_ulid(identity):
             return None
         try:
-            return self.remember("", self._open_line(layout.branch_ref(identity), meter))
+            return self.latest(BranchName("", identity), meter)
         except NotFound:
             return None
+
+    def fork_point(self, ref: str | None, version: int, meter: Meter | None = None) -> Held:
+        """A state that a branch was made from. It never changes, so it is read once."""
+        with self._known_lock:
+            found = self._fork_points.get((ref, version))
+        if found is None:
+            found = self.manifest.open_at(ref, version, meter)
+            with self._known_lock:
+                self._fork_points[(ref, version)] = found
+                while len(self._fork_points) > FORK_POINTS_MAX:
+                    self._fork_points.pop(next(iter(self._fork_points)))
+        return found
 
     def _open_line(self, ref: str | None, meter: Meter | None) -> Held:
         held = self.manifest.open_latest(ref, meter)
@@ -315,13 +391,13 @@ def _closed() -> InvalidInput:
 class TableLocks:
     """A lock per (line of the manifest, table), taken in one order. Spares work inside a process; safety never rests on it."""
 
-    def __init__(self, ref_of: Callable[[str], str | None]) -> None:
+    def __init__(self, ref_of: Callable[[Branch], str | None]) -> None:
         self._ref_of = ref_of
         self._guard = threading.Lock()
         self._locks: dict[tuple[str | None, str], threading.Lock] = {}
 
     @contextlib.contextmanager
-    def holding(self, branch: str, keys: Iterable[str], deadline: Deadline) -> Iterator[None]:
+    def holding(self, branch: Branch, keys: Iterable[str], deadline: Deadline) -> Iterator[None]:
         ref = self._ref_of(branch)
         held: list[threading.Lock] = []
         try:

@@ -129,8 +129,9 @@ def run_turn(
         raise InvalidInput("the graph was opened read-only", hint="open it with read_only=False")
     keys = frozenset(work.key for work in works)
     deadline = Deadline(engine.clock, deadline_s)
-    with engine.writing(meter), engine.locks.holding(branch, keys, deadline):
-        with Arming(engine, Queueing(KIND, branch, keys), deadline, meter) as arming:
+    line = engine.line_of(branch, meter)
+    with engine.writing(meter), engine.locks.holding(line, keys, deadline):
+        with Arming(engine, Queueing(KIND, line, keys), deadline, meter) as arming:
             arming.enqueue(engine.latest(branch, meter).state)
             arming.admit()
             while arming.overtaken():
@@ -284,7 +285,7 @@ def _publish(
 
     outcome = advance(
         engine,
-        plan.branch.name,
+        plan.branch,
         propose,
         Terms(PUBLISH_ATTEMPTS_MAX, spots=Spots("maintain.before_swap", "maintain.after_swap")),
         meter=meter,

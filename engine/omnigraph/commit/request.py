@@ -38,6 +38,9 @@ class Prepared(Work):
     # May the plan go on although tables that it only read have moved?
     revalidate: Callable[[Txn], bool] | None = None
     stage_first: bool = False  # staging takes long: it ends before the intent is armed
+    # Inherited tables for which files have to be staged before there is a plan. Nothing else of such a preparation counts: it is
+    # made again once the branch has lines of its own for them.
+    own_first: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

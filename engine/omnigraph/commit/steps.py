@@ -43,6 +43,7 @@ class Step:
     """One change to one table. ``counts``: one for each request of the plan, in their order."""
 
     kind: ClassVar[str]
+    brings_files: ClassVar[bool] = False  # written before the plan was made, on the line that the table had then
     key: str
     counts: tuple[Counts, ...]
 
@@ -104,18 +105,21 @@ class AppendFiles(Step):
     """``new``: Lance's JSON of each fragment, or its own value where that would be many times as large."""
 
     kind: ClassVar[str] = "append"
+    brings_files: ClassVar[bool] = True
     new: tuple[Any, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
 class OverwriteFiles(Step):
     kind: ClassVar[str] = "overwrite"
+    brings_files: ClassVar[bool] = True
     new: tuple[Any, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
 class UpdateFiles(Step):
     kind: ClassVar[str] = "rows"
+    brings_files: ClassVar[bool] = True
     new: tuple[Any, ...] = field(default=(), repr=False)
     updated: tuple[Any, ...] = field(default=(), repr=False)
     removed: tuple[int, ...] = ()
@@ -163,6 +167,7 @@ class FillColumns(Step):
     null, added along. ``replaced``: columns whose name a wider one takes."""
 
     kind: ClassVar[str] = "columns"
+    brings_files: ClassVar[bool] = True
     fields: tuple[pa.Field[Any], ...] = ()
     empty: tuple[pa.Field[Any], ...] = ()
     files: tuple[ColumnFile, ...] = field(default=(), repr=False)
@@ -223,19 +228,20 @@ class StagedFiles:
 
     def __init__(self) -> None:
         self.sent = False  # a version may name them: deleting them is not the writer's business any more
-        self._fragments: dict[tuple[str, str], tuple[str | None, tuple[Any, ...]]] = {}
+        self._fragments: dict[tuple[str, str, str], tuple[str | None, tuple[Any, ...]]] = {}
 
     def forget(self) -> None:
         """Use none of them again: the rows are others now."""
         self._fragments.clear()
 
-    def known(self, step: AppendRows, mark: str | None) -> tuple[Any, ...] | None:
-        written_at, fragments = self._fragments.get((step.key, step.batch or ""), (None, None))
+    def known(self, step: AppendRows, line: str, mark: str | None) -> tuple[Any, ...] | None:
+        """``line``: the folder that the files lie in. On a fork that another writer has made instead they are not there."""
+        written_at, fragments = self._fragments.get((step.key, line, step.batch or ""), (None, None))
         return fragments if fragments is not None and written_at == mark and step.batch is not None else None
 
-    def keep(self, step: AppendRows, mark: str | None, fragments: Sequence[Any]) -> None:
+    def keep(self, step: AppendRows, line: str, mark: str | None, fragments: Sequence[Any]) -> None:
         if step.batch is not None:
-            self._fragments[(step.key, step.batch)] = (mark, tuple(fragments))
+            self._fragments[(step.key, line, step.batch)] = (mark, tuple(fragments))
 
 
 def stage(
@@ -258,10 +264,10 @@ def _append(
 ) -> Staged:
     from omnigraph.table.dataset import append_of
 
-    known = files.known(step, mark)
+    known = files.known(step, handle.uri, mark)
     if known is None:
         transaction: Any = tables.stage_append(handle, step.rows, meter)
-        files.keep(step, mark, transaction.operation.fragments)
+        files.keep(step, handle.uri, mark, transaction.operation.fragments)
     else:
         transaction = append_of(handle, known)
     rows = step.rows if step.rows.num_rows <= CACHED_ROWS_MAX else None

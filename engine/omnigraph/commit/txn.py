@@ -107,7 +107,7 @@ def open_txn(
     "Unchanged" is good enough for a write that ends in a swap. An answer that is not followed by one asks
     ``still_newest`` as well.
     """
-    engine.ref_of(branch)
+    ref = engine.ref_of(branch, meter)
     held = engine.known(branch)
     meter.step()
     if newest is not None:
@@ -116,6 +116,8 @@ def open_txn(
     elif held is None or engine.manifest.moved(held, meter):
         held = engine.latest(branch, meter)
         meter.step(3)
+    if held.state.head.closed is not None and ref is not None:
+        raise engine.gone(branch, ref, meter)
     return Txn(engine, branch, held, deadline, meter)
 
 
@@ -134,14 +136,14 @@ def still_newest(txn: Txn) -> bool:
 
 def read_current(engine: Engine, branch: str, *, meter: Meter) -> Held:
     """The newest state of a branch, for a reader: two requests where nothing has changed."""
-    ref = engine.ref_of(branch)
+    engine.ref_of(branch, meter)
     held = engine.known(branch)
     if held is not None:
         probe = engine.spawn(engine.manifest.moved, held, meter)
         doomed = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
         if not probe.result() and look_holds(held.version, doomed):
             return held
-    return engine.remember(branch, engine.manifest.open_latest(ref, meter))
+    return engine.latest(branch, meter)
 
 
 __all__ = ["MAIN", "Txn", "open_txn", "read_current", "still_newest"]

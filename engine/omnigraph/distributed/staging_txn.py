@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.gate import entering
+from omnigraph.commit.plan import BranchName
 from omnigraph.commit.recovery.drift import pending_intents
 from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import InvalidInput, NotFound, SchemaChanged
-from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.core.progress import Listener
 from omnigraph.distributed.fragments import StagedFragments, schema_id_of
@@ -24,10 +24,7 @@ from omnigraph.distributed.staged_load import Staged, StagedLoad, by_key, forgot
 from omnigraph.distributed.staged_part import StagedPart, Threads, Workers
 from omnigraph.distributed.staging_record import (
     Record,
-    RecordBase,
-    RecordBranch,
     Records,
-    RecordTable,
     described_files,
 )
 from omnigraph.options import LoadOptions
@@ -113,10 +110,10 @@ class StagingTxn:
 
     def table(self, name: str) -> StagingTable:
         """By table key (``node:Person``) or type name."""
-        key = self._record.key_of(name)
-        noted = self._record.table(key)
         tables = self._engine.tables
         with entering(self._engine, "table"):
+            key = self._key_of(name)
+            noted = self._record.table(key)
             declared = self._catalog_of_then().by_table_key(key)
             fields = field_ids(declared, tables.open(noted.table, noted.pin))
         return StagingTable(
@@ -129,6 +126,20 @@ class StagingTxn:
             self._record.base.schema_id,
             fields,
         )
+
+    def _key_of(self, name: str) -> str:
+        """The key of a table that this transaction was begun for."""
+        try:
+            return self._record.key_of(name)
+        except NotFound:
+            state = (self._engine.known(self.branch) or self._engine.latest(self.branch)).state
+            if not any(key in state.tables for key in (name, f"node:{name}", f"edge:{name}")):
+                raise
+            raise InvalidInput(
+                f"this staging was not begun for {name!r}",
+                hint=f"begin one with tables=[{name!r}, ...]: a table that the branch inherits gets a line of its own then",
+                table_key=name,
+            ) from None
 
     def add(self, staged: Staged) -> None:
         """Note files in the record, so that an abort and a cleanup can find them."""
@@ -290,7 +301,11 @@ class StagingTxn:
         return forgotten(self._engine, self.id, done)
 
     def _mine(self, options: LoadOptions) -> LoadOptions:
-        """The options as this transaction means them: its branch, and its actor unless another one is named."""
+        """The options as this transaction means them: its branch, and its actor unless another one is named. Raise
+        ``NotFound`` where another branch has the name by now."""
+        line = BranchName(self.branch, self._record.branch.identity)
+        if self._engine.ref_of(self.branch) != self._engine.ref_of(line):
+            raise self._engine.gone(self.branch, self._engine.ref_of(line) or "", Meter())
         return options.but(branch=self.branch, actor=options.actor if options.actor is not None else self._record.actor)
 
     def replay(self, idempotency_key: str | None) -> Receipt | None:
@@ -339,35 +354,3 @@ class StagingTxn:
             for one in (one for every in given.values() for one in every):
                 self._record.check_mine(one)
             return StagedLoad(self._engine, options, given, checks).run(self._record)
-
-
-def begin(engine: Engine, *, branch: str, actor: str | None, resume: str | None) -> StagingTxn:
-    """Open a staging transaction, or take one up again."""
-    records = Records(engine.store)
-    if resume is not None:
-        record = records.read(resume)
-        if record.graph != engine.graph_id:
-            raise InvalidInput(f"the staging record {resume} belongs to another graph", staging_id=resume)
-        return StagingTxn(engine, record)
-    held = read_current(engine, branch, meter=Meter())
-    state = held.state
-    record = Record(
-        id=new_ulid(engine.clock),
-        graph=engine.graph_id,
-        branch=RecordBranch(name=branch, identity=state.identity),
-        base=RecordBase(
-            manifest_version=state.version,
-            head=state.head.commit_id,
-            mark=state.head.mark,
-            schema_id=schema_id_of(state),
-        ),
-        actor=actor,
-        created_at_us=engine.clock.now_us(),
-        tables=[
-            RecordTable(key=pin.key, identity=pin.identity, path=pin.location, ref=pin.ref, pin=pin.version)
-            for pin in state.tables.values()
-        ],
-        staged=[],
-    )
-    records.create(record)
-    return StagingTxn(engine, record)

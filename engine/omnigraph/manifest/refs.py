@@ -11,6 +11,8 @@ whether a line is closed and how long they have seen a name being made.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -24,6 +26,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.store import KeyExists, Store, layout
 
 FORMAT: Final = 1
+KNOWN_MAX: Final = 4096  # entries that are remembered, of some 300 bytes each
 LOOKS_MAX: Final = 20  # an entry that was listed is gone only where a newer one exists; each repeat needs another one
 
 NameState = Literal["making", "bound", "free"]
@@ -192,6 +195,10 @@ class Names:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, NameEntry] = (
+            OrderedDict()
+        )  # an entry never changes, and its number never comes back
 
     def highest(self, name: str, meter: Meter | None = None) -> NameEntry | None:
         """What a name says: one LIST, and one GET where it was ever used. None: it never was."""
@@ -212,24 +219,41 @@ class Names:
             object=prefix,
         )
 
-    def _read(self, name_key: str, number: int, meter: Meter | None) -> NameEntry | None:
+    def _read(self, name_key: str, number: int, meter: Meter | None, *, afresh: bool = False) -> NameEntry | None:
         key = layout.name_entry_key(name_key, number)
+        with self._lock:
+            if key in self._known and not afresh:
+                return self._known[key]
         data = self._store.get(key, meter=meter)
-        return None if data is None else decode(key, data)
+        return None if data is None else self._remember(decode(key, data))
+
+    def _remember(self, entry: NameEntry) -> NameEntry:
+        with self._lock:
+            self._known[entry.key] = entry
+            while len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
+        return entry
 
     def all(self, meter: Meter | None = None) -> tuple[NameEntry, ...]:
-        """What every name says that was ever used: one LIST, and one GET a name."""
+        """What every name says that was ever used: one LIST, and one GET a name. Every entry is read again: whoever judges
+        what may be deleted has to notice one that does not read any more."""
+        found = (
+            self._read(name_key, number, meter, afresh=True) or self._highest(name_key, meter)
+            for name_key, number in self.listed(meter)
+        )
+        return tuple(entry for entry in found if entry is not None)
+
+    def listed(self, meter: Meter | None = None) -> tuple[tuple[str, int], ...]:
+        """The highest number of every name that was ever used, by the key of the name: one LIST."""
         numbers: dict[str, int] = {}
         for entry in self._store.list(layout.BRANCHES, meter=meter):
             name_key, number = layout.name_entry(entry.key)
             numbers[name_key] = max(number, numbers.get(name_key, 0))
-        found = []
-        for name_key, number in sorted(numbers.items()):
-            # Gone since it was listed: a newer one exists.
-            entry_ = self._read(name_key, number, meter) or self._highest(name_key, meter)
-            if entry_ is not None:
-                found.append(entry_)
-        return tuple(found)
+        return tuple(sorted(numbers.items()))
+
+    def of(self, name_key: str, number: int, meter: Meter | None = None) -> NameEntry | None:
+        """The entry that was listed as the highest of a name. Where it is gone by now, the newer one: it exists."""
+        return self._read(name_key, number, meter) or self._highest(name_key, meter)
 
     def write(self, after: NameEntry | None, entry: NameEntry, meter: Meter | None = None) -> Written | Lost:
         """Write the entry after the highest, ``after``, at the number that follows it.
@@ -261,7 +285,7 @@ class Names:
             if written != entry:
                 return Lost(self.highest(entry.name, meter))
         failpoints.hit("names.after_write", branch=entry.name, state=entry.state, n=number)
-        return Written(entry)
+        return Written(self._remember(entry))
 
     def trim(self, meter: Meter | None = None) -> int:
         """Delete the entries below the highest of each name. For cleanup only. Return how many went."""

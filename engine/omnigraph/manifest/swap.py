@@ -260,7 +260,9 @@ class Manifest:
 
     # --- the first version --------------------------------------------------------------------------------------------
 
-    def create(self, state: State, *, uuid: str, written: Callable[[], None] = lambda: None) -> Held:
+    def create(
+        self, state: State, *, uuid: str, written: Callable[[], None] = lambda: None, meter: Meter | None = None
+    ) -> Held:
         """Commit a line's first state. ``written`` is called once its data file is there, before anything names it. Raises
         ``SwapLost`` where a line exists, ``SwapUnknown`` without an answer."""
         rows = fragments.single_rows(state)
@@ -277,6 +279,7 @@ class Manifest:
                 described,
                 uuid=uuid,
                 properties={"omnigraph:commit": state.head.commit_id},
+                meter=meter,
             )
         except SyncFailed:
             raise

@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+from omnigraph.commit import parents
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import Corruption, InvalidInput, NotFound, OmnigraphError, Reclaimed
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.swap import Held
 from omnigraph.read.failures import is_damage
 from omnigraph.read.snapshot import Snapshot
@@ -44,16 +45,20 @@ def judge(*, asked: str, found: str | None, version: int, boundary: int) -> Verd
 
 def snapshot_at(engine: Engine, commit_id: str, *, branch: str = MAIN, meter: Meter | None = None) -> Snapshot:
     """The graph as this commit left it. What this process knows of the commit already is not asked again."""
-    meter = meter or Meter()
-    engine.ref_of(branch)
+    return Snapshot(engine, branch, state_at(engine, commit_id, branch=branch, meter=meter or Meter()))
+
+
+def state_at(engine: Engine, commit_id: str, *, branch: str, meter: Meter) -> Held:
+    """The state that a commit in the history of a branch left, whichever line it was made on."""
+    engine.ref_of(branch, meter)
     current = engine.known(branch)
     row = None if current is None else _known_row(engine, current, commit_id, meter)
     if row is None or current is None:
         current = read_current(engine, branch, meter=meter)
         row = commit_row(engine, current, commit_id, meter)
     if current.state.head.commit_id == commit_id:
-        return Snapshot(engine, branch, current)
-    return Snapshot(engine, branch, _open(engine, branch, current, row, meter))
+        return current
+    return _open(engine, branch, current, row, meter)
 
 
 def _known_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> CommitRow | None:
@@ -70,13 +75,13 @@ def _known_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> C
 
 
 def commit_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> CommitRow:
-    """The lineage's row of a commit: the tail first, then archive fragments, newest first."""
+    """The row of a commit in the history of a branch: its own line first, then those that it was made from."""
     if not isinstance(commit_id, str):
         raise InvalidInput(f"the id of a commit is a text, not {str(commit_id)[:80]!r}")
-    row = engine.history.find(current, commit_id, meter=meter)
-    if isinstance(row, CommitRow):
-        return row
-    ended = "was aborted; it changed nothing" if isinstance(row, AbortRow) else "is not in the history"
+    found = parents.find(engine, current, commit_id, meter)
+    if found is not None and found.commit is not None:
+        return found.commit
+    ended = "was aborted; it changed nothing" if found is not None else "is not in the history"
     raise NotFound(
         f"commit {commit_id[:80]!r} {ended}",
         hint="`omnigraph commit list` shows the commits of the graph",
@@ -90,8 +95,10 @@ def _open(engine: Engine, branch: str, current: Held, row: CommitRow, meter: Met
     boundary = 0
     if found != row.commit_id:
         # Only now: what opens and says the right id needs neither the newest state nor the boundary.
-        current = read_current(engine, branch, meter=meter)
-        boundary = engine.boundary.value(current.state.identity, repeated=current.state.head.boundary, meter=meter)
+        current = _newest_of(engine, branch, current, row, meter)
+        identity = current.state.identity if row.ref == current.state.ref else _identity(engine, row)
+        repeated = current.state.head.boundary if row.ref == current.state.ref else 0
+        boundary = engine.boundary.value(identity, repeated=repeated, meter=meter)
     match judge(asked=row.commit_id, found=found, version=row.manifest_version, boundary=boundary):
         case Verdict.RECLAIMED:
             raise reclaimed(engine, current, row.commit_id, meter)
@@ -119,6 +126,17 @@ def _moved_aside(engine: Engine, row: CommitRow, meter: Meter) -> bool:
     path = version_path(TableRef(layout.MANIFEST, row.ref), row.manifest_version)
     moved = engine.store.list(layout.QUARANTINED_VERSIONS, meter=meter)
     return any(entry.key.endswith(f"/{path}") for entry in moved)
+
+
+def _newest_of(engine: Engine, branch: str, current: Held, row: CommitRow, meter: Meter) -> Held:
+    """The newest state of the line that a commit was made on; of the branch where that line is gone."""
+    if row.ref == current.state.ref:
+        return read_current(engine, branch, meter=meter)
+    return engine.latest_of(_identity(engine, row), meter) or current
+
+
+def _identity(engine: Engine, row: CommitRow) -> str:
+    return engine.graph_id if row.ref is None else row.ref[2:]
 
 
 def _found(held: Held, row: CommitRow) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 
+from omnigraph.commit import parents
 from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.lines import read_lines
 from omnigraph.commit.txn import read_current
+from omnigraph.core.errors import NotFound
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import CommitRow
+from omnigraph.manifest.rows import CommitRow, MergedRow
 from omnigraph.read.at import commit_row
 from omnigraph.read.tables import whole_number
 from omnigraph.wire.history import Commit, Commits
@@ -24,7 +27,8 @@ def list_commits(
     limit: int | None = None,
     meter: Meter | None = None,
 ) -> Commits:
-    """The newest ``limit`` commits of a branch, of one actor if named. Older archives are read only if they are needed."""
+    """The newest ``limit`` commits of a branch, of one actor if named: those made on it, then those of the branches that it was
+    made from. Older archives, and other lines, are read only if they are needed."""
     if limit is not None:
         whole_number("limit", limit)
     meter = meter or Meter()
@@ -32,18 +36,28 @@ def list_commits(
     found = Commits()
     if limit == 0:
         return found
-    for row in engine.history.rows(current, meter):
-        if isinstance(row, CommitRow) and (actor is None or row.actor == actor):
-            found.append(commit_of(row, branch))
-            if len(found) == limit:
-                break
+    for line in parents.lineage(engine, current, meter):
+        for row in engine.history.rows(line, meter):
+            commit = row.row if isinstance(row, MergedRow) else row
+            if isinstance(commit, CommitRow) and (actor is None or commit.actor == actor):
+                found.append(commit_of(commit, line.state.head.name))
+                if len(found) == limit:
+                    return found
     return found
 
 
 def find_commit(engine: Engine, commit_id: str, *, meter: Meter | None = None) -> Commit:
     """One commit by its id."""
     meter = meter or Meter()
-    return commit_of(commit_row(engine, read_current(engine, MAIN, meter=meter), commit_id, meter))
+    main = read_current(engine, MAIN, meter=meter)
+    try:
+        return commit_of(commit_row(engine, main, commit_id, meter))
+    except NotFound as error:
+        for line in read_lines(engine, meter, main=main).lines[1:]:
+            row = engine.history.find(line.held, commit_id, meter=meter)
+            if isinstance(row, CommitRow):
+                return commit_of(row, line.held.state.head.name)
+        raise error
 
 
 def commit_of(row: CommitRow, branch: str = MAIN) -> Commit:

@@ -148,6 +148,10 @@ class Tables:
     def options(self) -> dict[str, str] | None:
         return self._options
 
+    def put_new(self, key: str, data: bytes, meter: Meter | None = None) -> None:
+        """Write a file of a dataset that no version names yet, whole or not at all: one request."""
+        self._store.create(key, data, meter=meter)
+
     def open(self, ref: TableRef, version: int, meter: Meter | None = None, cls: str = "versions") -> LanceDataset:
         """The dataset at exactly this version; a version that was opened before costs no request."""
         with self._lock:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.gate import entering
-from omnigraph.core import documents, failpoints
-from omnigraph.core.documents import Document, Ref, Ulid
+from omnigraph.core import failpoints
 from omnigraph.core.errors import AlreadyExists, Corruption, NotFound, OmnigraphError, Reclaimed
 from omnigraph.core.meter import Meter
+from omnigraph.manifest.checkpoints import encode, list_checkpoints
 from omnigraph.manifest.rows import AbortRow, CommitRow
 from omnigraph.manifest.state import State
 from omnigraph.options import check_actor
@@ -21,20 +21,6 @@ from omnigraph.store import KeyExists, layout
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.cleanup_plan import comes_too_late
 from omnigraph.wire.cleanup import Checkpoint, CheckpointList
-
-FORMAT = 1
-
-
-class _File(Document):
-    format: int
-    name: str
-    commit_id: Ulid
-    branch: str
-    identity: Ulid
-    ref: Ref | None
-    manifest_version: int
-    actor: str | None
-    created_at_us: int
 
 
 class Checkpoints:
@@ -52,7 +38,7 @@ class Checkpoints:
 
     def list(self) -> CheckpointList:
         with entering(self._engine, "checkpoints.list"):
-            return list_checkpoints(self._engine)
+            return list_checkpoints(self._engine.store)
 
     def delete(self, name: str) -> None:
         """Let a cleanup have the commit again."""
@@ -92,7 +78,7 @@ def create(
     _check_opens(engine, made, meter)
     engine.durable.root(made.manifest_version, held)
     try:
-        engine.store.create(key, documents.canonical({"format": FORMAT, **made.to_dict()}), meter=meter)
+        engine.store.create(key, encode(made), meter=meter)
     except KeyExists as error:
         raise AlreadyExists(
             f"there is a checkpoint {name!r} already", hint="delete it first, or choose another name", name=name
@@ -111,19 +97,6 @@ def create(
     return made
 
 
-def list_checkpoints(engine: Engine, meter: Meter | None = None) -> CheckpointList:
-    """Every checkpoint. One that does not read is an error: nothing may be deleted that it could protect."""
-    found = []
-    for entry in engine.store.list(layout.CHECKPOINTS, meter=meter):
-        name = layout.checkpoint_name(entry.key)
-        data = engine.store.get(entry.key, meter=meter) if name is not None else None
-        if name is None:
-            raise Corruption(f"not a checkpoint: key={entry.key[:200]!r}", object=entry.key)
-        if data is not None:
-            found.append(_decode(entry.key, name, data))
-    return CheckpointList(sorted(found, key=lambda one: one.name))
-
-
 def state_of(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> State:
     """What the commit of a checkpoint left. Raises ``Corruption`` where the version is not that commit's."""
     state = engine.manifest.open_at(checkpoint.ref, checkpoint.manifest_version, meter).state
@@ -136,17 +109,6 @@ def state_of(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> State:
             actual=state.head.commit_id,
         )
     return state
-
-
-def _decode(key: str, name: str, data: bytes) -> Checkpoint:
-    hint = "copy it back from a backup, or delete the file to give up what it pins"
-    with documents.refusals(key, "the checkpoint", hint=hint):
-        file = documents.read(_File, data, format=FORMAT, named={"name": name})
-        if file.ref not in (None, layout.branch_ref(file.identity)):
-            raise ValueError(f"its ref is {file.ref}, which is not the line of branch {file.identity}")
-        if file.manifest_version < 1:
-            raise ValueError(f"its manifest version is {file.manifest_version}")
-    return Checkpoint(**{field: value for field, value in file.model_dump().items() if field != "format"})
 
 
 def _as_head(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> Checkpoint:
@@ -178,7 +140,7 @@ def _check_opens(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> None:
 
 def _pinned_by_another(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> bool:
     """Any cleanup since ours became durable has seen one of the two."""
-    others = list_checkpoints(engine, meter)
+    others = list_checkpoints(engine.store, meter)
     return any(other.commit_id == checkpoint.commit_id and other.name != checkpoint.name for other in others)
 
 

@@ -17,13 +17,14 @@ from omnigraph.commit.lines import GraphLines, ManifestLine, read_lines, unresol
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, Refused, UnsupportedStorage
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.staging_record import RECORD_LIFE_S, Records
+from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.version_list import VersionFile, version_files
-from omnigraph.upkeep.checkpoints import list_checkpoints, state_of
+from omnigraph.upkeep.checkpoints import state_of
 from omnigraph.upkeep.cleanup_plan import Line, SeenCommit, oldest_retained
 from omnigraph.upkeep.cleanup_roots import (
     BranchView,
@@ -211,7 +212,7 @@ def _staging(engine: Engine, now_us: int, meter: Meter) -> list[Staging]:
 def _checkpoints(engine: Engine, meter: Meter) -> tuple[list[Checkpoint], dict[str, State]]:
     """Every checkpoint with the state that it pins."""
     try:
-        listed = list(list_checkpoints(engine, meter))
+        listed = list(list_checkpoints(engine.store, meter))
         return listed, {f"checkpoint {one.name}": state_of(engine, one, meter) for one in listed}
     except OmnigraphError as error:
         raise Refused(

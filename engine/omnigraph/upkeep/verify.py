@@ -22,6 +22,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.core.shown import count_text
 from omnigraph.manifest import lineage
 from omnigraph.manifest.boundary import ALL
+from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.manifest.rows import CommitRow, Pin
 from omnigraph.manifest.sound import between, line_of
 from omnigraph.manifest.swap import Held
@@ -29,7 +30,7 @@ from omnigraph.table import collect
 from omnigraph.table.dataset import TableRef, stats_of
 from omnigraph.table.fresh import damaged
 from omnigraph.table.version_list import version_files
-from omnigraph.upkeep.checkpoints import list_checkpoints, state_of
+from omnigraph.upkeep.checkpoints import state_of
 from omnigraph.upkeep.rubbish import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
 from omnigraph.upkeep.verify_files import checksum_problems
 from omnigraph.upkeep.verify_rows import check_rows
@@ -133,7 +134,7 @@ def _manifest_problems(engine: Engine, branch: str, held: Held, meter: Meter) ->
 
 def _checkpoint_problems(engine: Engine, meter: Meter) -> Iterator[Problem]:
     try:
-        for checkpoint in list_checkpoints(engine, meter):
+        for checkpoint in list_checkpoints(engine.store, meter):
             state_of(engine, checkpoint, meter)
     except OmnigraphError as error:
         yield Problem(DAMAGE, "unreadable-checkpoint", error.message)
@@ -310,7 +311,7 @@ def _rubbish(
         notes.append("what belongs to nobody was not judged: not every line of the manifest can be read")
         return
     try:
-        pinned = [state_of(engine, checkpoint, meter) for checkpoint in list_checkpoints(engine, meter)]
+        pinned = [state_of(engine, checkpoint, meter) for checkpoint in list_checkpoints(engine.store, meter)]
     except OmnigraphError:
         notes.append("what belongs to nobody was not judged: not every checkpoint can be read")
         return

@@ -134,6 +134,16 @@ class Outcome(Model):
     searched: tuple[str, ...] = ()
 
     @property
+    def hint(self) -> str:
+        """What to do about an answer that settles nothing; empty where it does."""
+        if self.state == "absent":
+            return (
+                "if it was written to a branch that is not among those searched, the branch may have been deleted after the "
+                "commit; else it did not land and may be repeated"
+            )
+        return "wait for it, or end it with `omnigraph recover`, then ask again" if self.state == "pending" else ""
+
+    @property
     def landed(self) -> bool:
         return self.state == "landed"
 

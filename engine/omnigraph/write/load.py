@@ -20,7 +20,7 @@ from omnigraph.commit.request import Prepared
 from omnigraph.commit.steps import StagedFiles
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import progress
-from omnigraph.core.errors import InvalidInput, NotFound
+from omnigraph.core.errors import InvalidInput
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog
@@ -162,16 +162,14 @@ def with_committed_ids(given: Input, options: LoadOptions, txn: Txn, *, asks: bo
 
 def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     """Read the source, then commit it whole or not at all."""
-    if options.from_branch is not None:
-        raise NotFound(f"no branch {options.from_branch!r}", branch=options.from_branch)
-    engine.ref_of(options.branch)
     meter = Meter()
+    engine.ref_of(options.branch, meter)
     known = replay(engine, options, meter, lambda: content_of(source))
     if known is not None:
         return known
     if options.mode == "append" and not options.lets_rows_go and has_readers(source):
         return load_stream(engine, source, options, meter)
-    work = _read(engine, source, options)
+    work = _read(engine, source, options, meter)
     if not work.input.tables and not work.input.malformed:
         return Receipt(None, options.branch, {}, storage=meter.snapshot())
     content = None if options.idempotency_key is None else content_of(source)
@@ -192,8 +190,8 @@ def has_readers(source: Any) -> bool:
 
 def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:
     """What a load of this source would be told. Writes nothing."""
-    work = _read(engine, source, options)
     meter = Meter()
+    work = _read(engine, source, options, meter)
     held = read_current(engine, options.branch, meter=meter)
     txn = Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter)
     left = LeftOut()
@@ -232,15 +230,13 @@ def check_report(
 
 def plan_load(engine: Engine, source: Any, options: LoadOptions) -> LoadPlan:
     """What ``load`` would do now. Writes nothing; what can be read only once is read."""
-    if options.from_branch is not None:
-        raise NotFound(f"no branch {options.from_branch!r}", branch=options.from_branch)
-    engine.ref_of(options.branch)
-    return _explained(_read(engine, source, options), Meter())
+    meter = Meter()
+    return _explained(_read(engine, source, options, meter), meter)
 
 
-def _read(engine: Engine, source: Any, options: LoadOptions) -> Load:
+def _read(engine: Engine, source: Any, options: LoadOptions, meter: Meter) -> Load:
     """Read the source under the schema that this process knows; under the newest one where it does not fit that."""
-    held = engine.known(options.branch) or engine.latest(options.branch)
+    held = engine.known(options.branch) or engine.latest(options.branch, meter)
     catalog = engine.catalog(held.state.schema)
     try:
         given = _read_under(engine, source, options, catalog)

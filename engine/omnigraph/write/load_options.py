@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from omnigraph.commit import parents
 from omnigraph.commit.conflicts import mismatch
 from omnigraph.commit.decide import same_request
 from omnigraph.commit.engine import Engine
@@ -74,9 +75,10 @@ def replay(
     held = engine.known(options.branch)
     if held is None:
         return None
-    row = engine.history.find_key(held, options.idempotency_key, meter=meter)
-    if row is None:
+    found = parents.find_key(engine, held, options.idempotency_key, meter)
+    if found is None:
         return None
+    row = found[0]
     if content is not None and not same_request(row, load_digest(options), content()):
         raise mismatch(row, options.idempotency_key)
     return Receipt(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from omnigraph.commit import parents
 from omnigraph.commit.conflicts import mismatch
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import same_request
@@ -47,8 +48,8 @@ def mutate(
     # What is wrong with the text alone is said before anything is asked of storage.
     text = read_text(query, "query file", engine.limits) if isinstance(query, Path) else query
     parsed = parse_query(text, name, engine.limits)
-    engine.ref_of(options.branch)
     meter = Meter()
+    engine.ref_of(options.branch, meter)
     held = engine.known(options.branch) or engine.latest(options.branch, meter)
     digest = documents.digest({"kind": "mutate", "query": text, "name": name, "params": _plain(params)})
     known = _replay(engine, options, digest, held, meter)
@@ -249,9 +250,10 @@ def _replay(engine: Engine, options: CommitOptions, digest: str, held: Held, met
     """A known key is answered with its receipt, whatever the schema has become since."""
     if options.idempotency_key is None:
         return None
-    row = engine.history.find_key(held, options.idempotency_key, meter=meter)
-    if row is None:
+    found = parents.find_key(engine, held, options.idempotency_key, meter)
+    if found is None:
         return None
+    row = found[0]
     if not same_request(row, digest, None):
         raise mismatch(row, options.idempotency_key)
     return replace(_replayed(row, options.branch), storage=meter.snapshot())

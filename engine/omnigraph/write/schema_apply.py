@@ -10,9 +10,11 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from omnigraph.commit import parents
 from omnigraph.commit.conflicts import mismatch
 from omnigraph.commit.decide import same_request
 from omnigraph.commit.engine import Engine
+from omnigraph.commit.protocol.own_lines import inherited
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared, Request
 from omnigraph.commit.steps import StagedFiles
@@ -71,8 +73,8 @@ def _planned(old: Catalog, new: Catalog, options: SchemaOptions) -> SchemaPlan:
 
 def apply_schema(engine: Engine, text: str, options: SchemaOptions) -> SchemaReceipt:
     """Make this text the accepted schema, whole or not at all."""
-    engine.ref_of(options.branch)
     meter = Meter()
+    engine.ref_of(options.branch, meter)
     digest = _digest(text, options)
     known = _replay(engine, options, digest, meter)
     if known is not None:
@@ -108,9 +110,10 @@ def _replay(engine: Engine, options: SchemaOptions, digest: str | None, meter: M
     if options.idempotency_key is None:
         return None
     held = engine.known(options.branch) or engine.latest(options.branch, meter)
-    row = engine.history.find_key(held, options.idempotency_key, meter=meter)
-    if row is None:
+    found = parents.find_key(engine, held, options.idempotency_key, meter)
+    if found is None:
         return None
+    row = found[0]
     if not same_request(row, digest, None):
         raise mismatch(row, options.idempotency_key)
     changes = table_changes(row)
@@ -153,6 +156,9 @@ class _Apply:
         self._check_planned(txn)
         apply_plan(plan)
         lowered = lower(txn.state, plan, lambda: new_ulid(self.engine.clock))
+        forks = inherited(txn.state, [one.key for one in lowered.changes if one.valued])
+        if forks:
+            return Prepared((), own_first=forks)
         rules = {one.key: declared for one in lowered.changes if (declared := rules_to_check(plan, one)) is not None}
         files = self._pass_over_rows(txn, lowered, rules)
         steps = [*lowered.steps]

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.properties import Counts
+from omnigraph.commit.protocol.own_lines import inherited
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared
 from omnigraph.commit.steps import AppendFiles, StagedFiles
@@ -109,6 +110,9 @@ class _StreamedLoad:
 
     def prepare(self, txn: Txn) -> Prepared | None:
         if self.staged is None:
+            forks = inherited(txn.state, [declared.table_key for declared in self.stream.types])
+            if forks:
+                return Prepared((), own_first=forks)
             self.mark = txn.state.head.mark
             self.schema_id = txn.state.schema.id
             if self.catalog is not txn.catalog:

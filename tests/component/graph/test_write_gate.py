@@ -22,6 +22,7 @@ from lance.fragment import write_fragments
 
 import omnigraph as og
 from omnigraph import distributed
+from omnigraph.branch.branches import Branches
 from omnigraph.commit import gate
 from omnigraph.core.operation import Operation, operating
 from omnigraph.distributed.staging_txn import StagingTxn
@@ -70,6 +71,7 @@ READS: dict[str, Callable[[Given], object]] = {
     "Graph.cleanup (plan)": lambda g: g.graph.cleanup(keep=1, min_age=0),
     "GraphSchema.show": lambda g: g.graph.schema.show(),
     "GraphSchema.plan": lambda g: g.graph.schema.plan(MORE),
+    "Branches.list": lambda g: g.graph.branches.list(heads=True),
     "Checkpoints.list": lambda g: g.graph.checkpoints.list(),
     "Notes.get": lambda g: g.graph.notes.get("kept"),
     "Notes.list": lambda g: g.graph.notes.list(),
@@ -95,6 +97,8 @@ WRITES: dict[str, tuple[str, Callable[[Given], object]]] = {
     "Graph.cleanup": ("cleanup", lambda g: g.graph.cleanup(g.plan)),
     "Graph.cleanup (confirm)": ("cleanup", lambda g: g.graph.cleanup(keep=1, min_age=0, confirm=True)),
     "GraphSchema.apply": ("schema.apply", lambda g: g.graph.schema.apply(MORE)),
+    "Branches.create": ("branches.create", lambda g: g.graph.branches.create("new")),
+    "Branches.delete": ("branches.delete", lambda g: g.graph.branches.delete("kept")),
     "Checkpoints.create": ("checkpoints.create", lambda g: g.graph.checkpoints.create("new")),
     "Checkpoints.delete": ("checkpoints.delete", lambda g: g.graph.checkpoints.delete("kept")),
     "Notes.put": ("notes.put", lambda g: g.graph.notes.put("new", b"bytes")),
@@ -112,12 +116,13 @@ WRITES: dict[str, tuple[str, Callable[[Given], object]]] = {
 
 # These ask nothing of storage, or end the handle.
 NEITHER = {
-    "Graph.catalog", "Graph.uri", "Graph.storage_version", "Graph.close", "Graph.checkpoints", "Graph.notes", "Graph.schema",
+    "Graph.catalog", "Graph.uri", "Graph.storage_version", "Graph.close", "Graph.branches",
+    "Graph.checkpoints", "Graph.notes", "Graph.schema",
     "StagingTxn.id", "StagingTxn.base", "StagingTxn.branch", "StagingTxn.staged",
     "StagingTxn.sent",
 }  # fmt: skip
 
-HANDLES = (og.Graph, GraphSchema, Checkpoints, Notes, StagingTxn)
+HANDLES = (og.Graph, GraphSchema, Branches, Checkpoints, Notes, StagingTxn)
 
 
 def test_every_public_method_is_in_a_list() -> None:
@@ -148,6 +153,7 @@ def made(root: Path) -> Iterator[Given]:
             graph.load([{"type": "Person", "data": {"name": name}}], mode="append")
         graph.notes.put("kept", b"bytes")
         graph.checkpoints.create("kept")
+        graph.branches.create("kept")
         txn = graph.begin()
         table = txn.table("Person")
         declared = table_schema(graph.catalog.node("Person"))
@@ -202,11 +208,22 @@ def careless(engine: Any, name: str, *, writes: bool = False, listener: Any = No
         yield operation
 
 
-@pytest.mark.parametrize("verb", ["Graph.begin", "Checkpoints.create", "Notes.put", "Notes.delete", "StagingTxn.abort"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "Graph.begin",
+        "Branches.create",
+        "Branches.delete",
+        "Checkpoints.create",
+        "Notes.put",
+        "Notes.delete",
+        "StagingTxn.abort",
+    ],
+)
 def test_without_the_check_the_law_finds_what_was_written(
     verb: str, reader: Given, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("graph", "upkeep.checkpoints", "upkeep.notes", "distributed.staging_txn"):
+    for module in ("graph", "branch.branches", "upkeep.checkpoints", "upkeep.notes", "distributed.staging_txn"):
         monkeypatch.setattr(f"omnigraph.{module}.entering", careless)
     assert changes_something(root, lambda: WRITES[verb][1](reader))
 

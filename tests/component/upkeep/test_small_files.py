@@ -15,6 +15,7 @@ from omnigraph.core.errors import Corruption, OmnigraphError, Refused, Unsupport
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL, Boundary, boundary_note
+from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.store import layout
 from omnigraph.testing.operations import append, keys_of
 from omnigraph.upkeep import checkpoints
@@ -130,7 +131,7 @@ def test_a_checkpoint_that_does_not_read_is_named_and_stops_every_cleanup(engine
     key = pinned(engine)
     changed(engine, key, change)
     with pytest.raises((Corruption, UnsupportedStorage)) as caught:
-        checkpoints.list_checkpoints(engine)
+        list_checkpoints(engine.store)
     assert caught.value.facts["object"] == key
     with pytest.raises(Refused) as refused:
         plan_cleanup(engine, keep=1, min_age="0s")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from omnigraph.commit import parents
 from omnigraph.commit.conflicts import fenced, mismatch
 from omnigraph.commit.decide import same_request
 from omnigraph.commit.engine import Engine
@@ -15,9 +16,10 @@ from omnigraph.commit.pressure import INTENTS, Level, Pressure, weigh
 from omnigraph.commit.request import Outcome, Request
 from omnigraph.commit.txn import Txn, still_newest
 from omnigraph.core.errors import InvalidInput, PreconditionFailed, StoreUnavailable
+from omnigraph.core.meter import Meter
 
 
-def check_request(engine: Engine, request: Request) -> None:
+def check_request(engine: Engine, request: Request, meter: Meter) -> None:
     if engine.durable.failed is not None:
         raise StoreUnavailable(
             f"an earlier write could not be made durable, so nothing more is written: {engine.durable.failed.message}",
@@ -29,7 +31,7 @@ def check_request(engine: Engine, request: Request) -> None:
         if value is not None:
             engine.limits.check(f"{name}_bytes", len(value.encode()))
     engine.limits.check("tables_per_commit", len(request.keys))
-    engine.ref_of(request.branch)
+    engine.ref_of(request.branch, meter)
 
 
 def apply_back_pressure(engine: Engine, request: Request, txn: Txn) -> Pressure:
@@ -55,11 +57,12 @@ def early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:
     """A known idempotency key is answered with its receipt, a precondition that fails with an error; both only from a
     state that is certainly the newest."""
     if request.idempotency_key is not None:
-        row = engine.history.find_key(txn.held, request.idempotency_key, meter=txn.meter)
-        if row is not None and not same_request(row, request.request, request.content):
-            raise mismatch(row, request.idempotency_key)
-        if row is not None:
-            engine.durable.acknowledge(row.version, txn.held)
+        found = parents.find_key(engine, txn.held, request.idempotency_key, txn.meter)
+        if found is not None:
+            row, line = found
+            if not same_request(row, request.request, request.content):
+                raise mismatch(row, request.idempotency_key)
+            engine.durable.acknowledge(min(row.version or line.version, line.version), line)
             return Outcome(row, replayed=True)
     head = txn.state.head
     if head.owner is not None and head.owner != engine.exclusive_token:

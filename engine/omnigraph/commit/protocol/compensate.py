@@ -80,7 +80,7 @@ def end_by_abort(
     undoing = _Undoing(engine, plan, touched, actor, give_way, meter, record or plan.needs_record)
     outcome = advance(
         engine,
-        plan.branch.name,
+        plan.branch,
         undoing.propose,
         Terms(ROUNDS_MAX, deadline, spots=Spots("abort.before_swap", "abort.after_swap")),
         meter=meter,

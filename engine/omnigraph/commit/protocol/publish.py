@@ -24,8 +24,9 @@ from omnigraph.commit.effects import Chain
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.properties import COMMIT, OP, PLAN, Counts
-from omnigraph.core.errors import Corruption, OmnigraphError
+from omnigraph.core.errors import Corruption, OmnigraphError, OutcomeUnknown
 from omnigraph.core.meter import Meter
+from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import CommitRow, HistoryRow, Pin, TableChange
 from omnigraph.manifest.state import Change, State
 from omnigraph.manifest.swap import Held, Written
@@ -188,7 +189,7 @@ def publish(
 
     ended = advance(
         engine,
-        plan.branch.name,
+        plan.branch,
         propose,
         Terms(
             ATTEMPTS_MAX,
@@ -205,8 +206,23 @@ def publish(
     if isinstance(ended, Answered):
         return ended.value
     if isinstance(ended, Ghost):
+        _refuse_remains(engine, plan, ended.held, meter)
         return NotPublished(ended.held, None, ghost=True)
     return NotPublished(None, None, ended.error)
+
+
+def _refuse_remains(engine: Engine, plan: PublishPlan, held: Held, meter: Meter) -> None:
+    """Raise ``OutcomeUnknown`` where our swap stands on what a cleanup has left of the line of a deleted branch: the version that
+    closed it is gone, so the line does not tell what was published before."""
+    if held.state.ref is None or held.state.head.closed is not None:
+        return
+    if engine.boundary.value(held.state.identity, meter=meter) == ALL:
+        raise OutcomeUnknown(
+            f"branch {plan.branch.name!r} was deleted while write {plan.head} was published",
+            hint=f"ask with `omnigraph commit outcome {plan.head}`: a merge may have carried it to another branch",
+            commit_id=plan.head,
+            operation_id=plan.op,
+        )
 
 
 def checked(state: State, plan: PublishPlan, lineage: Lineage, sources_gone: bool) -> PublishCheck:

@@ -16,6 +16,7 @@ from omnigraph.commit.builder import Planned
 from omnigraph.commit.conflicts import after_refusal, key_row, mismatch
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import Check, same_request
+from omnigraph.commit.effects import RULES
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import encode_plan
 from omnigraph.commit.pins import landed_pins
@@ -25,6 +26,7 @@ from omnigraph.commit.protocol.admission import apply_back_pressure, check_reque
 from omnigraph.commit.protocol.ahead import predicted_pins, remember_own_rows, write_ahead
 from omnigraph.commit.protocol.apply import Applied, Landing, Sending, apply, first_is_staged
 from omnigraph.commit.protocol.compensate import Aborted, WasPublished, end_by_abort
+from omnigraph.commit.protocol.own_lines import inherited, own_lines
 from omnigraph.commit.protocol.planning import plan_of
 from omnigraph.commit.protocol.publish import NotPublished, Published, publish, publish_change
 from omnigraph.commit.queue.arming import Arming, Queueing
@@ -56,12 +58,13 @@ class _Retry:
 
 def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Outcome:
     """Prepare and publish until it is published, refused for a reason that lasts, or the deadline has passed."""
-    check_request(engine, request)
+    check_request(engine, request, meter)
     deadline = Deadline(engine.clock, request.deadline_s)
-    wanted = Queueing(request.kind, request.branch, request.keys)
+    line = engine.line_of(request.branch, meter)
+    wanted = Queueing(request.kind, line, request.keys)
     last: OmnigraphError | None = None
     pressure: Pressure | None = None
-    with engine.writing(meter), engine.locks.holding(request.branch, request.keys, deadline), engine.timing.writing():
+    with engine.writing(meter), engine.locks.holding(line, request.keys, deadline), engine.timing.writing():
         with Arming(engine, wanted, deadline, meter) as arming:
             while True:
                 deadline.check("writing", last)
@@ -78,6 +81,9 @@ def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Out
                         continue
                 prepared = _prepare(txn, prepare)
                 if isinstance(prepared, _Retry):
+                    continue
+                if prepared is not None and (todo := _lines_to_make(txn, prepared)):
+                    own_lines(engine, line, todo, deadline, meter)
                     continue
                 if prepared is None:
                     engine.durable.acknowledge(txn.state.version, txn.held)
@@ -104,9 +110,22 @@ def _prepare(txn: Txn, prepare: Prepare) -> Prepared | _Retry | None:
         if still_newest(txn):
             raise
         return _Retry(None)
+    if prepared is not None and prepared.own_first:
+        return prepared
     if prepared is None or prepared.is_empty:
         return None if still_newest(txn) else _Retry(None)
     return prepared
+
+
+def _lines_to_make(txn: Txn, prepared: Prepared) -> frozenset[str]:
+    """Inherited tables that need lines of the branch's own before this write has a plan: those that it says, and where its
+    staging ends before its intent is armed, all that it writes."""
+    written = (
+        frozenset(step.key for step in prepared.steps if RULES[step.kind].lands)
+        if prepared.stage_first
+        else frozenset()
+    )
+    return inherited(txn.state, prepared.own_first | written)
 
 
 # --- one plan from A to D -----------------------------------------------------------------------------------------------

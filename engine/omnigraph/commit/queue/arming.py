@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from omnigraph.commit.deadline import Deadline
-from omnigraph.commit.engine import Engine, gather
+from omnigraph.commit.engine import Branch, Engine, gather
 from omnigraph.commit.intent import Ticket, encode_ticket
 from omnigraph.commit.plan import BranchName
 from omnigraph.commit.queue import local_operations
@@ -36,7 +36,7 @@ class Queueing:
     """What a writer queues for."""
 
     kind: str
-    branch: str
+    branch: Branch
     keys: frozenset[str]
 
 
@@ -287,7 +287,8 @@ class Arming:
 
     def _encode_ticket(self, op: str, state: State) -> bytes:
         tables = tuple((key, _identity(state, key)) for key in sorted(self._wanted.keys))
-        branch = BranchName(self._wanted.branch, state.identity)
+        wanted = self._wanted.branch
+        branch = BranchName(wanted if isinstance(wanted, str) else wanted.name, state.identity)
         return encode_ticket(Ticket(self._engine.graph_id, op, self._wanted.kind, branch, tables, self._engine.owner))
 
     def _start_heartbeat(self) -> None:
@@ -306,5 +307,5 @@ def _identity(state: State, key: str) -> str:
     return "" if pin is None else pin.identity
 
 
-def queueing(kind: str, branch: str, keys: Collection[str]) -> Queueing:
+def queueing(kind: str, branch: Branch, keys: Collection[str]) -> Queueing:
     return Queueing(kind, branch, frozenset(keys))

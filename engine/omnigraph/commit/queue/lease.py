@@ -22,7 +22,7 @@ from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter
 
 if TYPE_CHECKING:
-    from omnigraph.commit.engine import Engine
+    from omnigraph.commit.engine import Branch, Engine
 
 
 class _Stage(Enum):
@@ -36,7 +36,7 @@ class QueueLease:
     """The intent of a plan that has ended, published or aborted: it only keeps a queue position."""
 
     def __init__(
-        self, engine: Engine, op: str, reserved: Sequence[str], branch: str, keys: Collection[str], since: float
+        self, engine: Engine, op: str, reserved: Sequence[str], branch: Branch, keys: Collection[str], since: float
     ) -> None:
         self.op = op
         self.reserved = tuple(reserved)  # ids of the plans that follow: behind ``op``, before every later entry
@@ -64,7 +64,7 @@ class QueueLease:
             self.end()
             raise
 
-    def take(self, branch: str, keys: Collection[str], meter: Meter) -> bool:
+    def take(self, branch: Branch, keys: Collection[str], meter: Meter) -> bool:
         """Take the position over for the next write, once. False: that write changes other tables, or comes too late."""
         if branch != self._branch or not self._keys.issuperset(keys):
             return False
@@ -131,7 +131,7 @@ class QueueLeases:
         self._leases: list[QueueLease] = []
 
     def offer(
-        self, engine: Engine, op: str, reserved: Sequence[str], branch: str, keys: Collection[str], since: float
+        self, engine: Engine, op: str, reserved: Sequence[str], branch: Branch, keys: Collection[str], since: float
     ) -> QueueLease:
         lease = QueueLease(engine, op, reserved, branch, keys, since)
         with self._lock:
@@ -143,7 +143,7 @@ class QueueLeases:
             raise
         return lease
 
-    def take(self, branch: str, keys: Collection[str], meter: Meter) -> QueueLease | None:
+    def take(self, branch: Branch, keys: Collection[str], meter: Meter) -> QueueLease | None:
         with self._lock:
             return next((lease for lease in self._leases if lease.take(branch, keys, meter)), None)
 

@@ -9,7 +9,7 @@ import contextlib
 from concurrent.futures import Future
 
 from omnigraph.commit.deadline import Deadline
-from omnigraph.commit.engine import Engine
+from omnigraph.commit.engine import Branch, Engine
 from omnigraph.commit.intent import Intent, decode
 from omnigraph.commit.queue.timing import FrontWatch
 from omnigraph.commit.recovery import evidence
@@ -26,7 +26,7 @@ GLANCES = 16  # at the file of the front alone, between two looks at the whole q
 class QueueLine:
     """The entries ahead of one writer."""
 
-    def __init__(self, engine: Engine, branch: str, keys: frozenset[str], deadline: Deadline, meter: Meter) -> None:
+    def __init__(self, engine: Engine, branch: Branch, keys: frozenset[str], deadline: Deadline, meter: Meter) -> None:
         self._engine = engine
         self._branch = branch
         self._keys = keys
@@ -130,7 +130,9 @@ class QueueLine:
 
     def _in_our_way(self, op: str) -> bool:
         intent = self._read(op)
-        return intent is not None and bool(intent.keys & self._keys) and intent.branch.name == self._branch
+        if intent is None or not intent.keys & self._keys:
+            return False
+        return self._engine.ref_of(intent.branch) == self._engine.ref_of(self._branch)
 
     def _read(self, op: str) -> Intent | None:
         try:

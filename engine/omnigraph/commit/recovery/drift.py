@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from omnigraph.commit.advance import Answer, LookAgain, Spots, Swap, Swapped, Terms, advance
-from omnigraph.commit.engine import Engine
+from omnigraph.commit.engine import Branch, Engine
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.pins import achieved_pin
 from omnigraph.commit.plan import MAINTENANCE, BranchName
@@ -84,7 +84,7 @@ def pending_intents(engine: Engine, meter: Meter, *, pass_over_unreadable: bool 
 
 def find_drift(
     engine: Engine,
-    branch: str,
+    branch: Branch,
     keys: Iterable[str] | None = None,
     *,
     own_ops: frozenset[str] = frozenset(),
@@ -161,7 +161,7 @@ def classify_drift(versions: Iterable[VersionAbove]) -> Drift:
 
 def heal(
     engine: Engine,
-    branch: str,
+    branch: Branch,
     keys: Iterable[str] | None = None,
     *,
     own_ops: frozenset[str] = frozenset(),
@@ -193,7 +193,7 @@ def heal(
 @dataclass
 class _Healing:
     engine: Engine
-    branch: str
+    branch: Branch
     keys: frozenset[str] | None
     own_ops: frozenset[str]
     unreadable: bool

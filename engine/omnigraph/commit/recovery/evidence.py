@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.commit.decide import End, Evidence, Line, TableEvidence, how_ended
+from omnigraph.commit.decide import End, Evidence, Line, TableEvidence, forks_published, how_ended
 from omnigraph.commit.effects import Chain
 from omnigraph.commit.engine import Engine, known_dead, rebooted_since
 from omnigraph.commit.intent import Intent
@@ -58,10 +58,12 @@ def collect_evidence(engine: Engine, intent: Intent, *, gone: bool, meter: Meter
     plan = intent.plan
     lineage = read_lineage(engine, held, plan, meter)
     end = how_ended(plan, lineage)
-    upkeep = plan.kind == MAINTENANCE and all(chain.is_upkeep for chain in plan.landing)
-    basic = Evidence(line, maintenance=upkeep, end=end, owner_gone=gone, rebooted=_rebooted(engine, intent))
+    upkeep = plan.kind == MAINTENANCE
+    forked = forks_published(held.state, plan)
+    rebooted = _rebooted(engine, intent)
+    basic = Evidence(line, maintenance=upkeep, published=forked, end=end, owner_gone=gone, rebooted=rebooted)
     records = tuple(lineage.rows.values())
-    if end not in (End.OPEN, End.CARRIED) or line is Line.CLOSED:
+    if end not in (End.OPEN, End.CARRIED) or line is Line.CLOSED or forked:
         return Found(held, basic, records=records, commits=lineage.commits(plan))
     tables: dict[str, TableEvidence] = {}
     landed: dict[str, Any] = {}

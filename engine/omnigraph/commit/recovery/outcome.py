@@ -89,7 +89,7 @@ def _recorded(engine: Engine, commit_id: str, lines: Iterable[ManifestLine], met
             row = row.row
         if isinstance(row, CommitRow):
             engine.durable.acknowledge(row.version, line.held)
-            return Fate(LANDED, row, branch=line.name)
+            return Fate(LANDED, row, branch=line.name or line.held.state.head.name)
         if row is not None and aborted is None:
-            aborted = Fate(ABORTED, row, branch=line.name)
+            aborted = Fate(ABORTED, row, branch=line.name or line.held.state.head.name)
     return aborted

@@ -241,7 +241,7 @@ def _withdraw(engine: Engine, intent: Intent, found: Found, meter: Meter) -> Rec
 
     ended = advance(
         engine,
-        intent.branch.name,
+        intent.branch,
         propose,
         Terms(WITHDRAW_ATTEMPTS_MAX, spots=Spots("withdraw.before_swap", "withdraw.after_swap")),
         meter=meter,

@@ -1,0 +1,109 @@
+"""``graph.branches``: create, list and delete the branches of one graph."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from omnigraph.branch.create import create_branch
+from omnigraph.branch.delete import delete_branch
+from omnigraph.commit.engine import MAIN, Engine, gather
+from omnigraph.commit.gate import entering
+from omnigraph.commit.plan import BranchName
+from omnigraph.core.errors import NotFound
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.refs import NameEntry
+from omnigraph.manifest.rows import Parent
+from omnigraph.manifest.swap import Held
+from omnigraph.options import CommitOptions, check_actor
+from omnigraph.wire.branches import BranchInfo, BranchList, BranchParent
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class Branches:
+    """The branches of one graph."""
+
+    def __init__(self, engine: Engine, actor: str | None = None) -> None:
+        self._engine = engine
+        self._actor = actor
+
+    def create(
+        self,
+        name: str,
+        from_: str = MAIN,
+        at: str | None = None,
+        *,
+        expect_head: str | None = None,
+        actor: str | None = None,
+        deadline_s: float = 60,
+    ) -> BranchInfo:
+        """Make a branch from the head of another one, or from the commit ``at`` of it: no table is copied. ``expect_head``: make
+        it only while that is the head of ``from_``."""
+        who = check_actor(actor, self._actor)
+        options = CommitOptions(branch=from_, actor=who, expect_head=expect_head, deadline_s=deadline_s)
+        meter = Meter()
+        with entering(self._engine, "branches.create", writes=True):
+            entry, held = create_branch(self._engine, name, at=at, options=options, meter=meter)
+        parent = held.state.head.parent
+        assert parent is not None
+        return _info(entry, held, BranchParent(from_, parent.identity, parent.commit), meter)
+
+    def list(self, heads: bool = False) -> BranchList:
+        """The branches, main first, then by name. ``heads``: open each, for its newest commit and what it was made from; one
+        whose deletion was interrupted before its name was freed is left out then."""
+        with entering(self._engine, "branches.list"):
+            return list_branches(self._engine, heads=heads)
+
+    def delete(
+        self, name: str, *, expect_head: str | None = None, actor: str | None = None, deadline_s: float = 60
+    ) -> BranchInfo:
+        """Delete a branch: from now on nothing is written to it, and its name is free. ``expect_head``: only while that is its
+        head. What only it needs is deleted by the next cleanup."""
+        who = check_actor(actor, self._actor)
+        options = CommitOptions(branch=name, actor=who, expect_head=expect_head, deadline_s=deadline_s)
+        meter = Meter()
+        with entering(self._engine, "branches.delete", writes=True):
+            entry, held = delete_branch(self._engine, options, meter)
+        return _info(entry, held, _parent(held.state.head.parent, {}), meter)
+
+
+def list_branches(engine: Engine, *, heads: bool = False, meter: Meter | None = None) -> BranchList:
+    meter = meter or Meter()
+    main = engine.latest(MAIN, meter)
+    listed = engine.names.listed(meter)
+    entries = gather([engine.spawn(engine.names.of, name_key, number, meter) for name_key, number in listed])
+    bound = sorted((entry for entry in entries if entry is not None and entry.state == "bound"), key=lambda e: e.name)
+    found = BranchList([BranchInfo(MAIN, main.state.identity, head=main.state.head.commit_id if heads else None)])
+    if not heads:
+        found.extend(_info(entry, None, None, None) for entry in bound)
+        return found
+    opened = gather([engine.spawn(_opened, engine, entry, meter) for entry in bound])
+    names = {entry.identity: entry.name for entry in bound} | {main.state.identity: MAIN}
+    for entry, held in zip(bound, opened, strict=True):
+        if held is not None:
+            found.append(_info(entry, held, _parent(held.state.head.parent, names), None))
+    return found
+
+
+def _opened(engine: Engine, entry: NameEntry, meter: Meter) -> Held | None:
+    """None: it was deleted."""
+    try:
+        held = engine.latest(BranchName(entry.name, entry.identity), meter)
+    except NotFound:
+        return None
+    return None if held.state.head.closed is not None else held
+
+
+def _parent(parent: Parent | None, names: dict[str, str]) -> BranchParent | None:
+    return None if parent is None else BranchParent(names.get(parent.identity), parent.identity, parent.commit)
+
+
+def _info(entry: NameEntry, held: Held | None, parent: BranchParent | None, meter: Meter | None) -> BranchInfo:
+    return BranchInfo(
+        entry.name,
+        entry.identity,
+        parent,
+        None if held is None else held.state.head.commit_id,
+        _EPOCH + dt.timedelta(microseconds=entry.created_at_us),
+        (meter or Meter()).snapshot(),
+    )
