@@ -186,7 +186,8 @@ class Engine:
     def graph_id(self) -> str:
         """The graph's identity is that of its first branch."""
         if self._identity is None:
-            raise AssertionError("the graph was not looked at yet")
+            self.latest(MAIN)
+        assert self._identity is not None
         return self._identity
 
     # --- the newest state this process has seen -----------------------------------------------------------------------

@@ -29,7 +29,7 @@ UNRESOLVED_BRANCH: Final = "unresolved-branch"
 
 @dataclass(frozen=True)
 class ManifestLine:
-    """One line and its newest state. ``name``: the branch that is bound to it, None where no name is."""
+    """One line and its newest state. ``name``: the branch that is bound to it, None where no name is or the branch was deleted."""
 
     name: str | None
     held: Held = field(repr=False)
@@ -118,8 +118,8 @@ def _open(engine: Engine, identity: str, name: str | None, meter: Meter) -> Mani
         held = engine.latest_of(identity, meter)
     except OmnigraphError as error:
         return Trouble(UNREADABLE_BRANCH, f"{label} cannot be read: {error.message}", place)
-    if held is not None:
-        return ManifestLine(name, held)
+    if held is not None:  # a name that is bound to a closed line is as good as free: freeing it was interrupted
+        return ManifestLine(name if held.state.head.closed is None else None, held)
     return None if name is None else Trouble(UNREADABLE_BRANCH, f"{label} has no line: {place} is not there", place)
 
 

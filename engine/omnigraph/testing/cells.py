@@ -348,11 +348,14 @@ def promised_by(engine: Any, said: tuple[Any, ...], findings: list[str]) -> str 
         if said[1] is not None and find_outcome(engine, said[1], Meter()).state != LANDED:
             findings.append(f"acknowledged commit {said[1]} has not landed")
         return "after"
-    _, code, commit_id = said
+    _, code, commit_id, *rest = said
+    branch = rest[0] if rest else None
     if code == "failpoint":
         return None  # a defect, not an answer
     if code != "outcome-unknown":
         return "before"
+    if commit_id is None and branch is not None:
+        return None  # whether a branch was made or deleted, the list of branches tells
     if commit_id is None:
         findings.append("an unknown outcome without a commit id")
         return None
@@ -385,7 +388,7 @@ def _act(say: Any, name: str, root: str, width: int, arming: str, record: bool =
         except AlreadyExists as error:
             ended = ("error", error.code, None)
         except OmnigraphError as error:
-            ended = ("error", error.code, error.facts.get("commit_id"))
+            ended = ("error", error.code, error.facts.get("commit_id"), error.facts.get("branch"))
         except failpoints.FailpointHit:
             ended = ("error", "failpoint", None)
         places = list(passed)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.lines import read_lines
 from omnigraph.commit.recovery import audit
 from omnigraph.commit.txn import pinned_table
-from omnigraph.core.errors import NotFound, OmnigraphError
+from omnigraph.core.errors import Corruption, NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import lineage
 from omnigraph.manifest.rows import CommitRow, HistoryRow, Pin
@@ -26,18 +27,34 @@ Row = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Content:
-    """The rows of every table, without what is minted anew in each run (the ids of edges)."""
+    """The rows of every table, without what is minted anew in each run (the ids of edges). Those of a branch stand under its name
+    and the table key, with a blank between them."""
 
     tables: Mapping[str, tuple[Row, ...]]
 
 
 def content_of(engine: Engine) -> Content | None:
-    """The content of ``main``; None where there is no graph."""
+    """The content of main and of every branch; None where there is no graph."""
     try:
         held = engine.latest(MAIN, Meter())
     except NotFound:
         return None
-    return Content({key: _rows(engine, pin) for key, pin in held.state.tables.items()})
+    tables = {key: _rows(engine, pin) for key, pin in held.state.tables.items()}
+    for name, branch in branches_of(engine).items():
+        tables |= {f"{name} {key}": _rows(engine, pin) for key, pin in branch.state.tables.items()}
+    return Content(tables)
+
+
+def branches_of(engine: Engine) -> dict[str, Held]:
+    """The branches beside main, by name. Raises ``Corruption`` where one cannot be read."""
+    found = read_lines(engine, Meter())
+    for trouble in found.troubles:
+        raise Corruption(trouble.message, object=trouble.object)
+    return {
+        line.name: line.held
+        for line in found.lines[1:]
+        if line.name is not None and line.held.state.head.closed is None
+    }
 
 
 def _rows(engine: Engine, pin: Pin) -> tuple[Row, ...]:
@@ -70,14 +87,15 @@ def commits_of(engine: Engine) -> list[CommitRow]:
 def faults_of(engine: Engine, *, quiet: bool = True) -> list[str]:
     """Everything that contradicts the protocol's promises. ``quiet``: nothing is under way, so neither an intent nor
     drift may be left."""
-    held = engine.latest(MAIN, Meter())
-    found = [*_history_faults(history_of(engine, held), held)]
-    for pin in held.state.tables.values():
-        try:
-            found.extend(_table_faults(engine, pin, quiet=quiet))
-        except OmnigraphError as error:
-            found.append(f"{pin.key} at version {pin.version} does not read: {error}")
-    found.extend(_endpoint_faults(engine, held))
+    found: list[str] = []
+    for held in (engine.latest(MAIN, Meter()), *branches_of(engine).values()):
+        found.extend(_history_faults(history_of(engine, held), held))
+        for pin in held.state.tables.values():
+            try:
+                found.extend(_table_faults(engine, pin, quiet=quiet and pin.owner == held.state.identity))
+            except OmnigraphError as error:
+                found.append(f"{pin.key} at version {pin.version} does not read: {error}")
+        found.extend(_endpoint_faults(engine, held))
     collected = Counter(row.op for row in audit.collected(engine))
     found.extend(f"operation {op} is on record {times} times" for op, times in collected.items() if times > 1)
     if quiet:
@@ -139,6 +157,7 @@ def _endpoint_faults(engine: Engine, held: Held) -> Iterator[str]:
 _ALLOWED = (
     "__manifest/",
     "__boundary/",
+    "__branches/",
     "__checkpoints/",
     "__cleanup/",
     "__recoveries/",

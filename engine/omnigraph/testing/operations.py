@@ -112,16 +112,18 @@ def append(
     expect_head: str | None = None,
     reads: Sequence[str] = (),
     deadline_s: float = 60.0,
+    branch: str = MAIN,
+    stage_first: bool = False,
 ) -> Outcome:
-    """Append the same rows to each table, in one commit."""
+    """Append the same rows to each table, in one commit. ``stage_first``: as if staging took long."""
 
     def prepare(txn: Txn) -> Prepared:
         counts = (Counts(inserted=len(names)),)
         steps = tuple(AppendRows(key, counts, rows_for(txn, key, names)) for key in keys)
-        return Prepared(steps, reads=frozenset(reads))
+        return Prepared(steps, reads=frozenset(reads), stage_first=stage_first)
 
     request = Request(
-        "load", MAIN, frozenset(keys), actor, idempotency_key, expect_head=expect_head, deadline_s=deadline_s
+        "load", branch, frozenset(keys), actor, idempotency_key, expect_head=expect_head, deadline_s=deadline_s
     )
     return run(engine, request, prepare, Meter())
 

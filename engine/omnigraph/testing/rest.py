@@ -10,7 +10,7 @@ from omnigraph.commit.recovery.drift import heal
 from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter
-from omnigraph.testing.content import faults_of, leftovers_of
+from omnigraph.testing.content import branches_of, faults_of, leftovers_of
 from omnigraph.testing.operations import append, keys_of, opened
 from omnigraph.upkeep.recover import recover
 from omnigraph.upkeep.verify import RUBBISH, verify
@@ -37,6 +37,8 @@ def findings_at_rest(root: str, leaves: tuple[str, ...], width: int) -> list[str
         moved = {key: now.tables[key].version - held.state.tables[key].version for key in keys}
         if wrote is None or now.version != held.version + 1 or set(moved.values()) != {1}:
             found.append(f"the next write had to work around something: {moved}")
+        for branch in branches_of(engine):
+            append(engine, keys, ["next"], branch=branch)
         found.extend(faults_of(engine))
         found.extend(problem.message for problem in verify(engine).problems if problem.severity != RUBBISH)
     return [*found, *findings_about_liveness(root, keys)]
