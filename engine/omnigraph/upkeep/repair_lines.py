@@ -18,13 +18,13 @@ from omnigraph.commit.recovery.torn import move_aside
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
+from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.manifest.state import State
 from omnigraph.store import layout
 from omnigraph.table import fresh
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.torn import TornVersion, torn_version, torn_versions
 from omnigraph.table.version_list import version_files, version_path
-from omnigraph.upkeep.checkpoints import list_checkpoints
 from omnigraph.wire.recovery import LineRepair, UnreadableVersion
 
 _COMMIT = re.compile(
@@ -129,7 +129,7 @@ def _named_by(engine: Engine, line: _Line, meter: Meter) -> str | None:
     """A checkpoint, branch or boundary that rests on a version which would go."""
     versions = {one.version for one in line.torn}
     try:
-        for checkpoint in list_checkpoints(engine, meter):
+        for checkpoint in list_checkpoints(engine.store, meter):
             if checkpoint.ref == line.ref and checkpoint.manifest_version in versions:
                 return f"checkpoint {checkpoint.name!r} pins version {checkpoint.manifest_version}: delete it first"
         for entry in engine.names.all(meter):

@@ -233,7 +233,7 @@ class _Healing:
     def _clear_torn(self, held: Held, mine: Mapping[str, TableDrift]) -> bool:
         """Move aside what a power cut has torn above the pins: Lance restores nothing on top of it."""
         torn = {key: one for key, one in mine.items() if any(version.kind == TORN for version in one.versions)}
-        branch = BranchName(self.branch, held.state.identity)
+        branch = BranchName(held.state.head.name, held.state.identity)
         for key, drift in torn.items():
             pin = held.state.tables[key]
             clear_table(self.engine, TableRef(pin.location, pin.ref), pin.version, branch, key, self.meter)
