@@ -174,7 +174,17 @@ def member_paths(schema: dict[str, Any]) -> set[str]:
 # --- declared once ------------------------------------------------------------------------------------------------------
 
 # What the façade hands out besides reports: it reads, or it acts.
-ACTING = {"Branches", "GraphSchema", "Snapshot", "StagingTxn", "Checkpoints", "Notes", "CompactionPlan", "Graph", "Catalog"}
+ACTING = {
+    "Branches",
+    "GraphSchema",
+    "Snapshot",
+    "StagingTxn",
+    "Checkpoints",
+    "Notes",
+    "CompactionPlan",
+    "Graph",
+    "Catalog",
+}
 # Values with a to_dict of their own: rows and records, progress, documents of storage, plans of schemas, and what acts.
 OTHERS = {
     "commit/recovery/audit.py", "commit/recovery/recover.py", "core/errors.py", "core/limits.py", "core/meter.py",
