@@ -6,6 +6,9 @@ rubbish that nothing refers to; nothing is cleaned up here, because a create tha
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from omnigraph.commit.engine import MAIN, Engine, gather
@@ -14,11 +17,12 @@ from omnigraph.core.errors import AlreadyExists, NotFound, OmnigraphError, Outco
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin, SchemaRow
-from omnigraph.manifest.state import Change, genesis
+from omnigraph.manifest.state import Change, State, genesis
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
 from omnigraph.schema import Catalog
 from omnigraph.schema.arrow import table_schema
 from omnigraph.store import layout
+from omnigraph.store.durability import SyncFailed
 from omnigraph.table.dataset import TableRef, stats_of
 
 CREATE_ATTEMPTS = 3
@@ -54,17 +58,32 @@ def create_graph(engine: Engine, catalog: Catalog, schema: SchemaRow, *, actor: 
         try:
             held = engine.manifest.create(state, uuid=new_uuid(), written=engine.durable.before_genesis)
             failpoints.hit("init.after_create")
-            engine.durable.after_swap(held, Change())
+            with _unknown_if_not_synced(engine, state):
+                engine.durable.after_swap(held, Change())
             return engine.remember(MAIN, held)
         except (SwapLost, SwapUnknown):
             found = _what_is_there(engine, meter)
             if found is None:
                 continue
-            if found.state.in_tail(state.head.commit_id) is not None:
+            if found.state.in_tail(state.head.commit_id) is None:
+                raise _taken(engine) from None
+            with _unknown_if_not_synced(engine, state):
                 engine.durable.acknowledge(found.version, found)
-                return engine.remember(MAIN, found)
-            raise _taken(engine) from None
-    raise OutcomeUnknown(
+            return engine.remember(MAIN, found)
+    raise _unknown(engine, state)
+
+
+@contextlib.contextmanager
+def _unknown_if_not_synced(engine: Engine, state: State) -> Iterator[None]:
+    """The graph is there, but whether it survives a power cut is not known."""
+    try:
+        yield
+    except SyncFailed as error:
+        raise _unknown(engine, state) from error
+
+
+def _unknown(engine: Engine, state: State) -> OutcomeUnknown:
+    return OutcomeUnknown(
         f"whether the graph at {engine.uri} was created is not known",
         hint=f"open it: if it opens and its first commit is {state.head.commit_id}, it is yours; else init again",
         commit_id=state.head.commit_id,

@@ -371,6 +371,13 @@ def promised_by(engine: Any, said: tuple[Any, ...], findings: list[str]) -> str 
 # --- the child ----------------------------------------------------------------------------------------------------------
 
 
+def _refusal(place: str) -> Exception:
+    """What a store says that does not do what it is asked for; a disk that cannot sync says it in its own way."""
+    if place == "store.sync":
+        return OSError(errno.EIO, os.strerror(errno.EIO))
+    return StoreUnavailable("the store does not answer")
+
+
 def _act(say: Any, name: str, root: str, width: int, arming: str, record: bool = False, watched: bool = False) -> None:
     """Run one driver. Says which failpoints it passed, and how it ended."""
     if watched:
@@ -378,7 +385,7 @@ def _act(say: Any, name: str, root: str, width: int, arming: str, record: bool =
     place, _, word = arming.partition("=")
     if word == "raise" and place.startswith("store."):
         name_, _, hit = place.partition(":")
-        failpoints.arm(name_, StoreUnavailable("the store does not answer"), at=int(hit))
+        failpoints.arm(name_, _refusal(name_), at=int(hit))
     else:
         failpoints.arm_from(arming)
     with failpoints.recording() as passed:
