@@ -14,6 +14,7 @@ from typing import Any, Final
 import dagster as dg
 
 import omnigraph as og
+from omnigraph_pipelines.accepted_schema import AHEAD
 
 RETRIES_MAX: Final = 5
 FIRST_DELAY_S: Final = 5.0
@@ -138,8 +139,10 @@ _OF_SCHEMA: Final = frozenset({"unknown-type", "unknown-property"})
 
 
 def may_fit_later(error: og.errors.OmnigraphError, catalog: Any) -> bool:
-    """Return whether a batch was refused only for nodes that the graph does not hold yet, or for types and properties
-    that the schema file declares and the graph does not have yet. Judged by the complaints that the error carries."""
+    """Return whether a batch was refused only for nodes that the graph does not hold yet, for types and properties
+    that the schema file declares and the graph does not have yet, or because the file is ahead. Judged by the complaints that the error carries."""
+    if error.facts.get("reason") == AHEAD:
+        return True
     violations = list(error.facts.get("violations") or ())
     return bool(violations) and all(_is_awaited(one, catalog) for one in violations)
 

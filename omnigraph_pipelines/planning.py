@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import omnigraph as og
+from omnigraph_pipelines.accepted_schema import schema_plan
 from omnigraph_pipelines.batches import Batch, check_complete, find_batches, is_key
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.order import in_order
@@ -77,6 +78,17 @@ def plan_ingest(file: GraphFile, sources: Iterable[SourceSettings]) -> list[Plan
         open_ = tuple(one for one in source.after if any(batch.holds_up for batch in planned[one]))
         found += [replace(batch, after=open_) if batch.is_due else batch for batch in planned[name]]
     return found
+
+
+def plan_schema(file: GraphFile) -> Any:
+    """How the accepted schema would become that of the schema file; None for a graph that was not made yet."""
+    graph = file.settings.graph
+    options = {name: text_of(value) for name, value in graph.storage_options.items()}
+    try:
+        with og.open(text_of(graph.uri), read_only=True, storage_options=options or None) as opened:
+            return schema_plan(opened, file)
+    except og.errors.NotFound:
+        return None
 
 
 def summary(source: str, planned: Iterable[PlannedBatch]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -102,6 +102,8 @@ class Settings(Part):
 
     graph: GraphSettings
     """Which graph."""
+    schema_changes: Literal["refuse", "auto"] = "refuse"
+    """What a batch does where the schema file is ahead of the graph. auto: applies what loses nothing; never a drop or a narrowing."""
     sources: tuple[SourceSettings, ...] = ()
     """Where batches arrive."""
     checks: CheckSettings = Field(default_factory=CheckSettings)

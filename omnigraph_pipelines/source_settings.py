@@ -113,6 +113,9 @@ class SourceSettings(Part):
     """No batch is offered while a batch of one of these sources is due, waiting or under way."""
     mode: Literal["append", "merge", "overwrite"]
     """What happens to rows that the graph has."""
+    unknown_columns: Literal["fail", "ignore", "add"] = "fail"
+    """What becomes of columns that the schema does not know. add: each becomes a nullable property, typed from the source, by a
+    change of the schema before the batch."""
     tables: tuple[TableSettings, ...] | None = None
     """Which files hold rows of which type."""
     format: Literal["graph"] | None = None
@@ -169,6 +172,10 @@ class SourceSettings(Part):
         if self.format == "graph":
             if self.tables is not None:
                 raise ValueError("'format: graph' files name their types themselves: leave 'tables' out")
+            if self.unknown_columns != "fail":
+                raise ValueError(
+                    "'unknown_columns' belongs to 'tables': records have members, which are always checked"
+                )
         elif not self.tables:
             raise ValueError("a source has 'tables', or 'format: graph'")
         elif self.types is not None:

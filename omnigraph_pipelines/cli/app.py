@@ -106,8 +106,9 @@ def plan(
     every: Annotated[bool, typer.Option("--all", help="List batches that are committed, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the batches that have arrived and what would be done with each. Changes nothing."""
+    """Show what the schema file would change, the batches that have arrived and what would be done with each. Changes nothing."""
     found = load_graph_file(file)
+    schema = planning.plan_schema(found)
     planned = planning.plan_ingest(found, planning.choose(found, source))
     due = sum(one.is_due for one in planned)
     result = {
@@ -116,10 +117,13 @@ def plan(
         "incomplete": sum(one.state == "incomplete" for one in planned),
         "waiting": sum(one.state == "waiting" for one in planned),
         "refused": sum(one.state == "refused" for one in planned),
+        "schema": None if schema is None else schema.to_dict(),
         "batches": [one.to_dict() for one in planned if every or one.state != "committed"],
     }
 
     def show() -> None:
+        for step in () if schema is None else schema.steps:
+            out(f"schema      {step}")
         for one in planned:
             if every or one.state != "committed":
                 what = one.reason or one.commit_id or f"{one.files} files, {one.bytes:,} bytes"

@@ -9,6 +9,7 @@ from omnigraph_pipelines.components.attributes import Attribute, Attributes, che
 from omnigraph_pipelines.components.scaffold import IngestScaffolder
 from omnigraph_pipelines.defs.alerts import alerts
 from omnigraph_pipelines.defs.ingest import ingest
+from omnigraph_pipelines.defs.schema import schema
 
 
 @dg.scaffold_with(IngestScaffolder)
@@ -24,6 +25,13 @@ class OmniGraphIngestComponent(dg.Component, dg.Model, dg.Resolvable):
     backpressure: Attribute = Field(default=None, description="When writes warn, slow down and fail.")
     spark: Attribute = Field(default=None, description="master or remote, and settings.")
     alerts: Attribute = Field(default=None, description="Where runs that failed for good are reported; adds a sensor.")
+    schema_changes: str | None = Field(
+        default=None, description="refuse, or auto: apply what loses nothing where the schema file is ahead."
+    )
+    apply_schema: bool = Field(
+        default=False,
+        description="Add the asset of the accepted schema and the job that applies the file. Once a graph.",
+    )
     prefix: str = Field(default="", description="Begins the names of jobs and sensors: two graphs in one project.")
     graph_resource: str | None = Field(default=None, description="Key of an OmniGraphResource of the project.")
     spark_resource: str | None = Field(default=None, description="Key of a Spark resource of the project.")
@@ -40,11 +48,13 @@ class OmniGraphIngestComponent(dg.Component, dg.Model, dg.Resolvable):
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        names = ("graph", "sources", "checks", "backpressure", "spark", "alerts")
+        names = ("graph", "schema_changes", "sources", "checks", "backpressure", "spark", "alerts")
         values: dict[str, Any] = {name: getattr(self, name) for name in names}
         file = check(context, values)
         bound = connections(file, self.graph_resource, self.spark_resource)
-        made = ingest(file, bound, prefix=self.prefix)
-        if self.alerts is None:
-            return made
-        return dg.Definitions.merge(made, alerts(file, bound, prefix=self.prefix))
+        made = [ingest(file, bound, prefix=self.prefix)]
+        if self.apply_schema:
+            made.append(schema(file, bound, prefix=self.prefix))
+        if self.alerts is not None:
+            made.append(alerts(file, bound, prefix=self.prefix))
+        return dg.Definitions.merge(*made)

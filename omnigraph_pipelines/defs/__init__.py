@@ -21,6 +21,7 @@ def parts() -> list[Part]:
     """In the order in which they are put together. Add ``from omnigraph_pipelines.defs.x import build`` here."""
     from omnigraph_pipelines.defs.alerts import alerts
     from omnigraph_pipelines.defs.ingest import ingest
+    from omnigraph_pipelines.defs.schema import schema
     from omnigraph_pipelines.defs.upkeep import upkeep
 
-    return [ingest, upkeep, alerts]
+    return [ingest, schema, upkeep, alerts]

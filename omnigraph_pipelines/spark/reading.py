@@ -73,11 +73,15 @@ def schema_of(place: Place) -> pa.Schema | None:
             return pq.ParquetFile(stream).schema_arrow
 
 
-def check_place(task: Any, type: str, place: Place, columns: Mapping[str, str]) -> None:
-    """Refuse a file by its columns alone."""
+def check_place(
+    task: Any, type: str, place: Place, columns: Mapping[str, str], only: frozenset[str] | None = None
+) -> None:
+    """Refuse a file by its columns alone. ``only``: those that are read; None for all."""
     schema = schema_of(place)
     if schema is None:
         return
+    if only is not None:
+        schema = pa.schema([field for field in schema if field.name in only])
     if place.format == "csv":  # cells are texts whatever they hold
         schema = pa.schema([pa.field(name, pa.null()) for name in schema.names])
     task.check_columns(type, schema, columns, place.name)

@@ -52,12 +52,13 @@ class Frame:
 @dataclass(frozen=True)
 class Files:
     """Files of one table: paths, folders, globs or URIs. ``format``: csv, json, ndjson, parquet or orc; by suffix if left
-    out. ``columns`` maps properties, ``from`` or ``to`` to columns of the files."""
+    out. ``columns`` maps properties, ``from`` or ``to`` to columns of the files. ``only``: the columns that are read; None for all."""
 
     paths: Paths
     format: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     storage_options: Options = field(default=(), repr=False)
+    only: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)

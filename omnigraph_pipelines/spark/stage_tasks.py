@@ -13,6 +13,7 @@ from omnigraph import distributed
 from omnigraph_pipelines.spark import reading
 from omnigraph_pipelines.spark.counting import Counted
 from omnigraph_pipelines.spark.sources import Part
+from omnigraph_pipelines.spark.unknown_columns import known_batches, known_members
 from omnigraph_pipelines.spark.workers import answer
 
 if TYPE_CHECKING:
@@ -51,23 +52,33 @@ def stage_frame(
 
 
 def stage_files(
-    task: distributed.PartTask, name: str, columns: Mapping[str, str], splits: Sequence[tuple[distributed.Split, Part]]
+    task: distributed.PartTask,
+    name: str,
+    columns: Mapping[str, str],
+    only: frozenset[str] | None,
+    splits: Sequence[tuple[distributed.Split, Part]],
 ) -> Any:
     place = splits[0][0].key
     if splits[0][1].place.format in ("json", "ndjson"):
         return task.stage_objects(
-            name, (distributed.ObjectRows(split, _blocks(part), columns) for split, part in splits), place
+            name, (distributed.ObjectRows(split, _blocks(part, only), columns) for split, part in splits), place
         )
     rows = (
-        distributed.TableRows(split, reading.batches(part), columns, "texts" if part.place.format == "csv" else "arrow")
+        distributed.TableRows(split, _batches(part, only), columns, "texts" if part.place.format == "csv" else "arrow")
         for split, part in splits
     )
     return task.stage_table(name, rows, place)
 
 
-def _blocks(part: Part) -> Iterator[bytes]:
+def _batches(part: Part, only: frozenset[str] | None) -> Iterator[pa.RecordBatch]:
+    batches = reading.batches(part)
+    return batches if only is None else known_batches(batches, only)
+
+
+def _blocks(part: Part, only: frozenset[str] | None) -> Iterator[bytes]:
     with reading.text_of(part) as stream:
-        yield from reading.whole(stream, part.place) if part.place.format == "json" else reading.line_blocks(stream)
+        blocks = reading.whole(stream, part.place) if part.place.format == "json" else reading.line_blocks(stream)
+        yield from blocks if only is None else known_members(blocks, only)
 
 
 def stage_records(task: distributed.PartTask, splits: Sequence[tuple[distributed.Split, Part]]) -> Any:

@@ -384,8 +384,8 @@ class _Plan:
     def _files(self, name: str, given: Files) -> None:
         places = find(given.paths, given.format, given.storage_options)
         for place in places[:1] if len({place.format for place in places}) == 1 else places:
-            reading.check_place(self._task, name, place, given.columns)
-        run = partial(counted, self._count, partial(stage_files, self._task, name, dict(given.columns)))
+            reading.check_place(self._task, name, place, given.columns, given.only)
+        run = partial(counted, self._count, partial(stage_files, self._task, name, dict(given.columns), given.only))
         self.work.append(tasks(self._spark, run, self._share_out(places)))
 
     def _records(self, given: Records) -> None:

@@ -52,12 +52,14 @@ def test_names_are_those_that_people_have_written_down(tmp_path: Path) -> None:
         "social/feed/Person",
         "social/feed/commit",
         "social/feed/quarantine",
+        "social/schema",
         "social/upkeep/cleanup",
         "social/upkeep/compaction",
         "social/upkeep/optimize",
         "social/upkeep/reconcile",
     ]
     assert sorted(job.name for job in repository.get_all_jobs() if not job.name.startswith("__")) == [
+        "apply_schema",
         "cleanup",
         "compaction",
         "ingest_crm",

@@ -1,4 +1,4 @@
-"""``python -m omnigraph.testing crash|fault|pause|soak``: the long forms of the reliability suites, as commands."""
+"""``python -m omnigraph.testing crash|fault|pause|soak|evolve``: the long forms of the reliability suites, as commands."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ usage: python -m omnigraph.testing COMMAND [arguments]
   fault   every request of every write fails in every way
   pause   stop every write at every place, recover and write on, let it go on, judge
   soak    many processes beside each other, killed and stopped, for as long as wanted
+  evolve  schemas that change beside loaders and a compactor, all of them killed at random
 
 COMMAND --help says more.
 """
@@ -28,6 +29,10 @@ def main(arguments: list[str]) -> int:
         from omnigraph.testing import soak
 
         return soak.main(rest)
+    if command == "evolve":
+        from omnigraph.testing import evolution
+
+        return evolution.main(rest)
     asked = command in ("-h", "--help", "help")
     print(USAGE, end="", file=sys.stdout if asked else sys.stderr)
     return 0 if asked else WRONG_USAGE

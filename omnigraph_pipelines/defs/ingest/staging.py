@@ -18,6 +18,7 @@ import omnigraph as og
 from omnigraph import distributed
 from omnigraph_pipelines.batches import Batch, check_complete, find_batch, options_of
 from omnigraph_pipelines.defs.ingest import checks, handover, metadata
+from omnigraph_pipelines.defs.ingest.batch_schema import BatchSchema
 from omnigraph_pipelines.defs.ingest.handover import HandOver
 from omnigraph_pipelines.defs.ingest.names import Names
 from omnigraph_pipelines.defs.ingest.passed_on import condition_of
@@ -120,6 +121,9 @@ class Staging:
     file: GraphFile
     clock: Callable[[], float] = time.monotonic
 
+    def __post_init__(self) -> None:
+        self.schema = BatchSchema(self.context.log, self.file, self.names.source)
+
     def run(self, connections: Connections) -> Iterator[Any]:
         source, started = self.names.source, self.clock()
         batch = find_batch(source, self.context.partition_key)
@@ -134,11 +138,11 @@ class Staging:
             if known is not None:
                 yield from self._known(batch, fingerprint, key, known)
                 return
-            with (
-                noting_refusal(graph, self.names, self.file, batch.key, fingerprint),
-                connections.spark.opened(resources) as spark,
-            ):
-                yield from self._stage(graph, spark, batch, fingerprint, key, started)
+            with noting_refusal(graph, self.names, self.file, batch.key, fingerprint):
+                self.schema.bring_up(graph)
+                given = self.schema.with_columns(graph, frames(source, batch))
+                with connections.spark.opened(resources) as spark:
+                    yield from self._stage(graph, spark, batch, given, fingerprint, key, started)
 
     def _key(self, batch: Batch, fingerprint: str) -> str:
         key = idempotency_key(self.names.source.name, batch.key, fingerprint)
@@ -151,7 +155,7 @@ class Staging:
     # --- staging ----------------------------------------------------------------------------------------------------
 
     def _stage(
-        self, graph: "og.Graph", spark: Any, batch: Batch, fingerprint: str, key: str, started: float
+        self, graph: "og.Graph", spark: Any, batch: Batch, given: Any, fingerprint: str, key: str, started: float
     ) -> Iterator[Any]:
         from omnigraph_pipelines.spark import exchange_of, stage
 
@@ -161,7 +165,7 @@ class Staging:
                 staged = stage(
                     spark.spark_session,
                     graph,
-                    frames(source, batch),
+                    given,
                     mode=source.mode,
                     branch=self.names.graph.branch,
                     idempotency_key=key,
@@ -278,7 +282,7 @@ class Staging:
         facts: dict[str, Any] = dict(spark.facts()) if hasattr(spark, "facts") else {}
         if "spark_ui" in facts:
             facts["spark_ui"] = dg.MetadataValue.url(facts["spark_ui"])
-        common: dict[str, Any] = {**what.to_metadata(), **facts}
+        common: dict[str, Any] = {**what.to_metadata(), **facts, **self.schema.facts}
         if report.rejected:
             common |= {
                 "rows_rejected": report.rejected,
