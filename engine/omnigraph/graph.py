@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.branch.branches import Branches
     from omnigraph.distributed.staging_txn import StagingTxn
     from omnigraph.read.snapshot import Snapshot
+    from omnigraph.read.sql import Params, SqlResult
     from omnigraph.upkeep.checkpoints import Checkpoints
     from omnigraph.upkeep.distribute import CompactionPlan, RewriteResult
     from omnigraph.upkeep.notes import Notes
@@ -179,6 +180,16 @@ class Graph:
     ) -> None:
         self.close()
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the status, and a picture of the schema."""
+        return self.status()._repr_html_() + self.catalog._repr_html_()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InvalidInput(
+            "a graph is no value: it holds connections, locks and threads of this process",
+            hint=f"pass the path and call omnigraph.open({self.uri!r}) there; a snapshot can be pickled",
+        )
+
     def __repr__(self) -> str:
         mode = "read-only" if self._engine.read_only else "exclusive" if self._exclusive else "read-write"
         return f"<Graph {self.uri} ({mode})>"
@@ -205,6 +216,10 @@ class Graph:
             if at is not None:
                 return snapshot_at(engine, at, branch=branch)
             return snapshot_of_branch(engine, branch)
+
+    def sql(self, text: str, params: Params | None = None, branch: str = MAIN, at: str | None = None) -> SqlResult:
+        """One select statement over a snapshot, one view a type; ``params`` for ``?`` or ``$name``."""
+        return self.snapshot(branch, at=at).sql(text, params)
 
     def commits(self, branch: str = MAIN, actor: str | None = None, limit: int | None = None) -> Commits:
         """The commits of a branch, newest first."""

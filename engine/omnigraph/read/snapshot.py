@@ -32,10 +32,13 @@ from omnigraph.table.dataset import TableRef
 
 if TYPE_CHECKING:
     import duckdb
+    import networkx  # type: ignore[import-untyped]  # it has no types
     import pandas
     import polars
 
     from omnigraph.read.export import Destination
+    from omnigraph.read.relation import Relation
+    from omnigraph.read.sql import Params, SqlResult
     from omnigraph.store import Store
     from omnigraph.wire.data import ExportReport, SnapshotReport
 
@@ -202,6 +205,26 @@ class Snapshot:
         from omnigraph.read.interop import to_duckdb
 
         return to_duckdb({declared.name: self._reader(declared.table_key) for declared in self._types()})
+
+    def sql(self, text: str, params: Params | None = None) -> SqlResult:
+        """One select statement over one view a type; ``params`` for ``?`` or ``$name``."""
+        from omnigraph.read.sql import SqlResult
+
+        return SqlResult(self, text, params)
+
+    def __getitem__(self, type: str) -> Relation:
+        """The rows of a type, to filter, select and limit before they are read."""
+        from omnigraph.read.relation import Relation
+
+        return Relation(self, self._find(type).table_key)
+
+    def to_networkx(self, types: Iterable[str] | None = None, limit: int | None = None) -> networkx.MultiDiGraph:
+        """The graph in memory, nodes as ``(type, id)``. An edge type brings the node types at its ends. More rows than
+        ``limit`` are refused before any is read."""
+        from omnigraph.read.networks import to_networkx
+
+        chosen = self._types() if types is None else [reader.declared for reader in self._chosen(types)]
+        return to_networkx(self, chosen, limit)
 
     # --- records ----------------------------------------------------------------------------------------------------
 
