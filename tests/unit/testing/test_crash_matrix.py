@@ -13,6 +13,7 @@ from omnigraph.write.base.changes import INPUT_MODES
 
 READING = {
     "catalog", "check", "close", "commit", "commits", "export", "intents", "outcome", "probe", "recoveries", "snapshot",
+    "sql",
     "status", "storage_version", "uri", "verify",
     # plans compute and touch nothing
     "plan_cleanup", "plan_compaction", "plan_schema",
