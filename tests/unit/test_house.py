@@ -30,7 +30,16 @@ LAZY_CYCLES = {
         }
     ),
     frozenset({"omnigraph.distributed.part_document", "omnigraph.distributed.staged_part"}),
-    frozenset({"omnigraph.read.at", "omnigraph.read.interop", "omnigraph.read.snapshot"}),
+    frozenset(
+        {
+            "omnigraph.read.at",
+            "omnigraph.read.interop",
+            "omnigraph.read.networks",
+            "omnigraph.read.relation",
+            "omnigraph.read.snapshot",
+            "omnigraph.read.sql",
+        }
+    ),
     frozenset(
         {
             "omnigraph.schema.canonical",

@@ -178,6 +178,7 @@ ACTING = {
     "Branches",
     "GraphSchema",
     "Snapshot",
+    "SqlResult",
     "StagingTxn",
     "Checkpoints",
     "Notes",
