@@ -38,6 +38,8 @@ reveal_type(graph.outcome("01M7QBWRZF1TGD3HZ9J8VKY7RZ"))  # Outcome
 reveal_type(graph.outcome("01M7QBWRZF1TGD3HZ9J8VKY7RZ").landed)  # bool
 reveal_type(graph.load([], mode="append"))  # Receipt
 reveal_type(graph.mutate("query q() { delete A where a = 1 }"))  # Receipt
+reveal_type(graph.branches.merge("b"))  # MergeReceipt
+reveal_type(graph.branches.merge("b", dry_run=True))  # MergePlan
 reveal_type(graph.revert("01M7QBWRZF1TGD3HZ9J8VKY7RZ"))  # Receipt
 reveal_type(graph.revert("01M7QBWRZF1TGD3HZ9J8VKY7RZ", dry_run=True))  # UndoPlan
 reveal_type(graph.restore("01M7QBWRZF1TGD3HZ9J8VKY7RZ"))  # Receipt

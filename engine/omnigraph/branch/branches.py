@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import TYPE_CHECKING, Literal, overload
 
 from omnigraph.branch.create import create_branch
 from omnigraph.branch.delete import delete_branch
@@ -14,8 +15,11 @@ from omnigraph.core.meter import Meter
 from omnigraph.manifest.refs import NameEntry
 from omnigraph.manifest.rows import Parent
 from omnigraph.manifest.swap import Held
-from omnigraph.options import CommitOptions, check_actor
+from omnigraph.options import CommitOptions, check_actor, check_text
 from omnigraph.wire.branches import BranchInfo, BranchList, BranchParent
+
+if TYPE_CHECKING:
+    from omnigraph.wire.merge import MergePlan, MergeReceipt
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -65,6 +69,80 @@ class Branches:
         with entering(self._engine, "branches.delete", writes=True):
             entry, held = delete_branch(self._engine, options, meter)
         return _info(entry, held, _parent(held.state.head.parent, {}), meter)
+
+    @overload
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        at: str | None = None,
+        *,
+        strict_rows: bool = False,
+        allow_data_loss: bool = False,
+        expect_head: str | None = None,
+        idempotency_key: str | None = None,
+        delete_source: bool = False,
+        dry_run: Literal[False] = False,
+        actor: str | None = None,
+        deadline_s: float = 60,
+    ) -> MergeReceipt: ...
+
+    @overload
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        at: str | None = None,
+        *,
+        strict_rows: bool = False,
+        allow_data_loss: bool = False,
+        expect_head: str | None = None,
+        idempotency_key: str | None = None,
+        delete_source: bool = False,
+        dry_run: Literal[True],
+        actor: str | None = None,
+        deadline_s: float = 60,
+    ) -> MergePlan: ...
+
+    def merge(
+        self,
+        source: str,
+        into: str = MAIN,
+        at: str | None = None,
+        *,
+        strict_rows: bool = False,
+        allow_data_loss: bool = False,
+        expect_head: str | None = None,
+        idempotency_key: str | None = None,
+        delete_source: bool = False,
+        dry_run: bool = False,
+        actor: str | None = None,
+        deadline_s: float = 60,
+    ) -> MergeReceipt | MergePlan:
+        """Do to the branch ``into`` what was done to ``source`` since they parted, as one commit. What both sides changed
+        differently is a ``MergeConflict``, with all of it. ``strict_rows``: also where they changed different properties of a
+        row; ``allow_data_loss``: leave out what one side changed of what the other dropped; ``delete_source``: delete the source afterwards; ``dry_run`` returns the plan and writes nothing."""
+        from omnigraph.branch.merge import MergeOptions, merge_branches, plan_merge
+
+        options = MergeOptions(
+            source=check_text("source", source),
+            at=at,
+            strict_rows=strict_rows,
+            allow_data_loss=allow_data_loss,
+            delete_source=delete_source,
+            branch=into,
+            actor=check_actor(actor, self._actor),
+            expect_head=expect_head,
+            idempotency_key=idempotency_key,
+            deadline_s=deadline_s,
+        )
+        if dry_run:
+            with entering(self._engine, "branches.merge"):
+                return plan_merge(self._engine, options)
+        with entering(self._engine, "branches.merge", writes=True) as doing:
+            receipt = merge_branches(self._engine, options)
+            doing.facts |= {"commit_id": receipt.commit_id, "branch": receipt.branch, "replayed": receipt.replayed}
+            return receipt
 
 
 def list_branches(engine: Engine, *, heads: bool = False, meter: Meter | None = None) -> BranchList:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.branch.losses import Losses
 from omnigraph.branch.table_merge import ClashedRow
 from omnigraph.core.errors import MergeConflict
 from omnigraph.core.reasons import ConflictKind
@@ -64,10 +65,14 @@ class Conflicts:
                 "divergent_schema", one.type, None, one.prop, one.base, one.source, one.target, element=one.element
             )
 
-    def add_drop(self, type_: str, prop: str | None, side: str, count: int, sample: Sequence[str]) -> None:
-        """``side`` changed rows of what the other one dropped."""
-        facts = {side: {"rows": count, "ids": list(sample)}}
-        self.add("drop_vs_update", type_, None, prop, None, facts.get("source"), facts.get("target"))
+    def add_losses(self, losses: Losses) -> None:
+        """One side changed rows of what the other one dropped."""
+        for loss in losses.found:
+            facts = {loss.side: {"rows": loss.rows, "ids": list(loss.sample)}}
+            prop = None if loss.prop is None else loss.prop.name
+            said = f"{count_text(loss.rows, 'row')} were changed on one side and dropped on the other"
+            sides = facts.get("source"), facts.get("target")
+            self.add("drop_vs_update", loss.declared.name, None, prop, None, *sides, message=said)
 
     def add_violations(self, found: Sequence[Violation], total: int, changes: Mapping[str, TypeChange]) -> None:
         """Rules that the merged rows break. Rows are named by their ids."""

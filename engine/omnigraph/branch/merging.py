@@ -6,7 +6,7 @@ rules with the evaluator that loads use, and reports everything that two sides d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.branch.conflicts import Conflicts
+from omnigraph.branch.losses import find_losses
+from omnigraph.branch.schema_side import LiftedView, SchemaSide, check_target_rows
 from omnigraph.branch.states import View
 from omnigraph.branch.table_merge import (
     MergedRows,
@@ -23,19 +25,33 @@ from omnigraph.branch.table_merge import (
     merge_table,
     versions_differ,
 )
-from omnigraph.branch.triple import Action, TablePins, Terms, action_of, left_alone, to_validate
+from omnigraph.branch.triple import (
+    Action,
+    TablePins,
+    Terms,
+    action_of,
+    left_alone,
+    same_fields,
+    source_of,
+    source_table,
+    to_validate,
+)
 from omnigraph.commit.engine import gather
-from omnigraph.commit.plan import Source, SourceTable
+from omnigraph.commit.plan import Delta, Source
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.request import Prepared
-from omnigraph.commit.steps import AdoptPin, RestoreTable, Step
+from omnigraph.commit.steps import AdoptPin, AppendRows, RestoreTable, Step
 from omnigraph.commit.txn import Txn
+from omnigraph.core.ids import new_ulid
 from omnigraph.manifest.ancestry import Base, Place
 from omnigraph.manifest.rows import Pin
-from omnigraph.schema.catalog import Catalog, TableType
+from omnigraph.schema import apply_plan, canonical_text
+from omnigraph.schema.catalog import TableType
 from omnigraph.table.arrays import one_array
-from omnigraph.write.base.changes import TypeChange
+from omnigraph.write.base.changes import PinnedView, TypeChange
 from omnigraph.write.rules.validate import validate
+from omnigraph.write.schema_change.lowering import Lowered, column_steps
+from omnigraph.write.schema_change.rows import WrittenFiles, write_columns
 from omnigraph.write.staging_plan import STAGE_FIRST_BYTES, replace_step
 
 NO_ROWS = (Counts(),)
@@ -44,7 +60,8 @@ NO_ROWS = (Counts(),)
 @dataclass(frozen=True)
 class Task:
     """What changed from the base to ``source`` is to be done to the state of a transaction. ``bases``: the states that the
-    base is computed from. ``only``: identities of the types to look at; None for all."""
+    base is computed from. ``only``: identities of the types to look at; None for all. ``files``: the column files that were
+    written, across the plans of one call. ``plans_only``: none may be written."""
 
     what: str
     hint: str
@@ -53,7 +70,10 @@ class Task:
     source: View
     terms: Terms
     strict: bool = False
+    allow_data_loss: bool = False
     only: frozenset[str] | None = None
+    files: WrittenFiles = field(default_factory=WrittenFiles)
+    plans_only: bool = False
 
 
 @dataclass
@@ -62,7 +82,7 @@ class Merging:
 
     txn: Txn
     task: Task
-    catalog: Catalog
+    schema: SchemaSide
     tables: dict[str, TableMerge] = field(default_factory=dict)
     actions: dict[str, Action] = field(default_factory=dict)
     rows: dict[str, MergedRows] = field(default_factory=dict)
@@ -70,28 +90,51 @@ class Merging:
 
     def prepare(self) -> Prepared:
         """The steps that do it. Raises ``MergeConflict`` with everything that is in the way."""
+        conflicts = Conflicts()
+        conflicts.add_schema(self.schema.conflicts)
+        self.refuse(conflicts)
         self.look()
         self.merge_rows()
-        conflicts = Conflicts()
         for key, found in self.rows.items():
             conflicts.add_rows(self.tables[key].merged, found.clashes, found.clashes_total)
-        if conflicts:
-            raise conflicts.error(self.task.what, self.task.hint)
-        reads = self.validate()
-        steps = tuple(step for key in sorted(self.actions) for step in self.steps(key))
+        losses = find_losses(self.task.bases, self.task.source, self.target, self.schema)
+        if not self.task.allow_data_loss:
+            conflicts.add_losses(losses)
+        self.refuse(conflicts)
+        if self.schema.plan is not None:
+            apply_plan(self.schema.plan)
+        lowered = self.schema.lowered(self.txn.state, lambda: new_ulid(self.txn.engine.clock), self.adopted)
+        reads = self.validate(lowered) | self.rested_on()
+        steps = self.steps(lowered)
         self.txn.engine.limits.check("tables_per_commit", len({step.key for step in steps}))
+        renamed = () if lowered is None else (one.from_key for one in lowered.delta.rename)
         return Prepared(
             steps,
-            reads=frozenset(reads | self.rested_on()),
+            reads=frozenset(reads | set(renamed)),
+            delta=Delta() if lowered is None else losses.noted(lowered.delta),
             sources=self.sources(),
             stage_first=sum(_bytes(found) for found in self.rows.values()) > STAGE_FIRST_BYTES,
         )
 
+    def refuse(self, conflicts: Conflicts) -> None:
+        if conflicts:
+            raise conflicts.error(self.task.what, self.task.hint)
+
     # --- per table --------------------------------------------------------------------------------------------------
 
+    @property
+    def target(self) -> View:
+        return View(self.txn.engine, self.txn.held, self.txn.meter)
+
+    @property
+    def adopted(self) -> dict[str, Pin]:
+        """The source's pins that are published, by their key in the merged schema."""
+        found = ((key, self.tables[key].source.pin) for key, one in self.actions.items() if one is Action.ADOPT)
+        return {key: pin for key, pin in found if pin is not None}
+
     def look(self) -> None:
-        target = View(self.txn.engine, self.txn.held, self.txn.meter)
-        for declared in self.catalog.types():
+        target = self.target
+        for declared in self.schema.catalog.types():
             one = TableMerge(
                 declared,
                 {place: _in(view, declared) for place, view in self.task.bases.items()},
@@ -99,18 +142,20 @@ class Merging:
                 _in(self.task.source, declared),
                 _in(target, declared),
                 self.task.strict,
+                self.schema.fills,
             )
-            pins = TablePins(tuple(base.pin for base in one.bases.values()), one.source.pin, one.target.pin)
-            key = declared.table_key
-            self.tables[key] = one
-            if self.task.only is not None and self.task.only.isdisjoint(declared.ids):
-                self.actions[key] = left_alone(pins)
-                continue
-            action = action_of(pins, self.task.terms, same_fields=_same_fields(declared, one.source.declared))
-            if action is Action.RESTORE and not versions_differ(one.source, one.target):
-                action = Action.SAME
-            self.actions[key] = action
-            self.asked.add(key)
+            self.tables[declared.table_key] = one
+            self.actions[declared.table_key] = self.action(one)
+
+    def action(self, one: TableMerge) -> Action:
+        pins = TablePins(tuple(base.pin for base in one.bases.values()), one.source.pin, one.target.pin)
+        if self.task.only is not None and self.task.only.isdisjoint(one.merged.ids):
+            return left_alone(pins)
+        self.asked.add(one.merged.table_key)
+        action = action_of(pins, self.task.terms, same_fields=same_fields(one.merged, one.source.declared))
+        if action is Action.RESTORE and not versions_differ(one.source, one.target):
+            return Action.SAME
+        return action
 
     def merge_rows(self) -> None:
         keys = [key for key, action in self.actions.items() if action is Action.ROWS]
@@ -132,26 +177,40 @@ class Merging:
 
     # --- rules ------------------------------------------------------------------------------------------------------
 
-    def validate(self) -> set[str]:
-        """Hold the merged rows against the rules; the tables that were read for it."""
-        same_rules = self.task.source.state.schema.id == self.txn.state.schema.id
-        asked = sorted(to_validate(self.actions, self.catalog, same_rules=same_rules))
+    def validate(self, lowered: Lowered | None) -> set[str]:
+        """Hold the merged rows against the rules; the tables of the target that were read for it."""
+        conflicts = Conflicts()
+        same_rules = canonical_text(self.task.source.catalog) == canonical_text(self.schema.catalog)
+        asked = sorted(to_validate(self.actions, self.schema.catalog, same_rules=same_rules))
         changes = {key: change for key in asked if (change := self.change(key)) is not None}
-        if not changes:
-            return set()
-        verdict = validate(changes.values(), self.catalog, self.txn, limits=self.txn.engine.limits)
-        if not verdict.ok:
-            conflicts = Conflicts()
+        reads: set[str] = set()
+        if changes:
+            verdict = validate(changes.values(), self.schema.catalog, self.view, limits=self.txn.engine.limits)
             conflicts.add_violations(verdict.violations, verdict.total, changes)
-            raise conflicts.error(self.task.what, self.task.hint)
-        return set(verdict.reads)
+            pins = (self.tables[key].target.pin for key in verdict.reads)
+            reads |= {pin.key for pin in pins if pin is not None}
+        if lowered is not None and self.schema.plan is not None:
+            log, read = check_target_rows(self.txn, self.schema.plan, lowered, self.rows_of_merge())
+            conflicts.add_violations(log.shown, log.total, {})
+            reads |= read
+        self.refuse(conflicts)
+        return reads
+
+    @property
+    def view(self) -> PinnedView:
+        if self.schema.plan is None:
+            return self.txn
+        return LiftedView(self.txn, self.target, self.schema.catalog, self.schema.fills)
+
+    def rows_of_merge(self) -> dict[str, TypeChange]:
+        return {key: found.change for key, found in self.rows.items() if found.change is not None}
 
     def change(self, key: str) -> TypeChange | None:
         """What happens to the rows of one table, compared where a whole version takes the place of another."""
         if self.actions[key] is Action.ROWS:
             return self.rows[key].change
         one = self.tables[key]
-        before, after = changed_rows(one.target, one.source, one.merged)
+        before, after = changed_rows(one.target, one.source, one.merged, one.fills)
         gone = _without(before.column("id"), after.column("id"))
         if not after.num_rows and not len(gone):
             return None
@@ -159,17 +218,35 @@ class Merging:
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def steps(self, key: str) -> Iterable[Step]:
+    def steps(self, lowered: Lowered | None) -> tuple[Step, ...]:
+        """Of each table the steps on its columns first, then those on its rows."""
+        found: list[Step] = [] if lowered is None else [*lowered.steps]
+        for change in () if lowered is None else lowered.changes:
+            fills = change.valued and not self.task.plans_only
+            files = write_columns(self.txn, change, None, self.task.files) if fills else ()
+            found += column_steps(change, files)
+        renamed = {} if lowered is None else {one.to_key: one.incarnation for one in lowered.delta.rename}
+        added = {} if lowered is None else {one.key: one.incarnation for one in lowered.delta.register}
+        for key in sorted(self.actions):
+            found += self.table_steps(key, {**added, **renamed})
+        return tuple(found)
+
+    def table_steps(self, key: str, incarnations: Mapping[str, int]) -> Iterator[Step]:
         one, action = self.tables[key], self.actions[key]
         source, target = one.source.pin, one.target.pin
-        if action is Action.RESTORE and source is not None and target is not None:
-            yield RestoreTable(target.key, NO_ROWS, source_table(source))
-        elif action is Action.ADOPT and source is not None and target is not None:
-            yield AdoptPin(target.key, NO_ROWS, replace(source, key=target.key, incarnation=target.incarnation))
-        elif action is Action.ROWS and target is not None:
+        mine = key if target is None else target.key
+        if action is Action.RESTORE and source is not None:
+            yield RestoreTable(mine, NO_ROWS, source_table(source))
+        elif action is Action.ADOPT and source is not None:
+            known = 1 if target is None else target.incarnation
+            yield AdoptPin(mine, NO_ROWS, replace(source, key=key, incarnation=incarnations.get(key, known)))
+        elif action is Action.ROWS:
             found = self.rows[key]
-            if found.change is not None and found.located is not None:
-                step = _row_step(target.key, found.change, found.located)
+            if found.change is not None and target is None:
+                rows = found.change.rows
+                yield AppendRows(mine, (Counts(inserted=rows.num_rows),), rows)
+            elif found.change is not None and found.located is not None:
+                step = _row_step(mine, found.change, found.located)
                 if step is not None:
                     yield step
 
@@ -180,32 +257,12 @@ class Merging:
             for key, one in sorted(self.tables.items())
             if self.actions[key] in (Action.RESTORE, Action.ADOPT) and one.source.pin is not None
         ]
-        return (source_of(self.task.source, taken),) if taken else ()
-
-
-def source_of(view: View, pins: Iterable[Pin]) -> Source:
-    state = view.state
-    return Source(
-        state.identity, state.ref, state.version, state.head.commit_id, tuple(source_table(pin) for pin in pins)
-    )
-
-
-def source_table(pin: Pin) -> SourceTable:
-    return SourceTable(
-        pin.location, pin.ref, pin.version, tuple((base.ref, base.version, base.needed) for base in pin.bases)
-    )
+        return (source_of(self.task.source.state, taken),) if taken else ()
 
 
 def _in(view: View, declared: TableType) -> Versioned:
     found = view.type(declared.ids)
     return Versioned(view, found, view.pin(found))
-
-
-def _same_fields(merged: TableType, source: TableType | None) -> bool:
-    """Whether a version with the source's columns is one of the merged type."""
-    return source is not None and [(p.name, p.type) for p in merged.properties] == [
-        (p.name, p.type) for p in source.properties
-    ]
 
 
 def _row_step(key: str, change: TypeChange, located: pa.Table) -> Step | None:

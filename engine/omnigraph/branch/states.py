@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.branch.lifts import NO_FILLS, Fills
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.txn import pinned_table
 from omnigraph.core.meter import Meter
@@ -52,7 +53,9 @@ class View:
     def side(self, pin: Pin) -> Side:
         """The version that a pin names, as one side of a comparison."""
         handle = self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
-        return Side(handle, (Line(pin.ref, pin.version), *(Line(base.ref, base.version) for base in pin.bases)))
+        # Two tables of one type, as after equal additions on both sides, have no line in common: refs alone would say they had.
+        lines = ((pin.ref, pin.version), *((base.ref, base.version) for base in pin.bases))
+        return Side(handle, tuple(Line(TableRef(pin.location, ref).relative, version) for ref, version in lines))
 
     def table(self, pin: Pin) -> PinnedTable:
         found = self._tables.get(pin.key)
@@ -72,22 +75,38 @@ def columns_in(declared: TableType, merged: TableType) -> Mapping[str, str | Non
     return fixed
 
 
-def lifted(rows: pa.Table, declared: TableType, merged: TableType) -> pa.Table:
-    """Rows of a type in one state, under the names and kinds that the merged type has. What the state lacks is null."""
+def lifted(
+    rows: pa.Table,
+    declared: TableType,
+    merged: TableType,
+    fills: Fills = NO_FILLS,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Rows of a type in one state, under the names and kinds that the merged type has. What the state lacks is what it was filled
+    with when it was added, or null."""
     names = columns_in(declared, merged)
-    columns: list[Any] = []
+    schema = nullable_schema(merged, columns)
+    return pa.table([_lifted(rows, names[f.name], f, declared, merged, fills) for f in schema], schema=schema)
+
+
+def _lifted(
+    rows: pa.Table, old: str | None, field_: pa.Field[Any], declared: TableType, merged: TableType, fills: Fills
+) -> Any:
+    if old is None:
+        made = fills.values(merged.property(field_.name), declared, rows)
+        return nulls(rows.num_rows, field_.type) if made is None else made.cast(field_.type)
+    column = one_array(rows.column(old), rows.schema.field(old).type)
+    return column if column.type == field_.type else column.cast(field_.type)
+
+
+def nullable_schema(merged: TableType, columns: Sequence[str] | None = None) -> pa.Schema:
+    """The columns of a table before anybody knows whether the rows keep its rules."""
     schema = table_schema(merged)
-    for name in schema.names:
-        kind, old = schema.field(name).type, names[name]
-        if old is None:
-            columns.append(nulls(rows.num_rows, kind))
-            continue
-        column = one_array(rows.column(old), rows.schema.field(old).type)
-        columns.append(column if column.type == kind else column.cast(kind))
-    return pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in schema]))
+    return pa.schema([schema.field(name).with_nullable(True) for name in columns or schema.names])
 
 
-def rows_by_id(view: View, pin: Pin, declared: TableType, merged: TableType, ids: pa.Array[Any]) -> pa.Table:
+def rows_by_id(
+    view: View, pin: Pin, declared: TableType, merged: TableType, ids: pa.Array[Any], fills: Fills
+) -> pa.Table:
     """The rows of this state that have these ids, as rows of the merged type."""
-    names = [name for name in columns_in(declared, merged).values() if name is not None]
-    return lifted(view.table(pin).fetch("id", ids, names), declared, merged)
+    return lifted(view.table(pin).fetch("id", ids, list(declared.columns)), declared, merged, fills)

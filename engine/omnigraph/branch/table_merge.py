@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.branch.lifts import NO_FILLS, Fills
 from omnigraph.branch.rowmerge import Clash, Side, fold_bases, merge_columns, side_of
-from omnigraph.branch.states import View, lifted, rows_by_id
+from omnigraph.branch.states import View, lifted, nullable_schema, rows_by_id
 from omnigraph.manifest.ancestry import Base, Place
 from omnigraph.manifest.rows import Pin
 from omnigraph.schema.arrow import table_schema
@@ -37,10 +38,10 @@ class Versioned:
         """This version of the table, to be compared with another one; None where there are no rows."""
         return None if self.pin is None or not self.pin.rows else self.view.side(self.pin)
 
-    def rows(self, ids: pa.Array[Any], merged: TableType) -> pa.Table:
+    def rows(self, ids: pa.Array[Any], merged: TableType, fills: Fills) -> pa.Table:
         if self.declared is None or self.pin is None:
             return _nothing(merged)
-        return rows_by_id(self.view, self.pin, self.declared, merged, ids)
+        return rows_by_id(self.view, self.pin, self.declared, merged, ids, fills)
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class TableMerge:
     source: Versioned
     target: Versioned
     strict: bool = False
+    fills: Fills = NO_FILLS
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def merge_table(one: TableMerge) -> MergedRows:
     source_rows: list[pa.Table] = []
     ids: list[Any] = []
     for place, state in one.bases.items():
-        before, after = changed_rows(state, one.source, one.merged)
+        before, after = changed_rows(state, one.source, one.merged, one.fills)
         known[place] = before
         source_rows.append(after)
         ids += [_ids(before), _ids(after)]
@@ -110,7 +112,7 @@ def merge_table(one: TableMerge) -> MergedRows:
     asked = pc.unique(pa.concat_arrays(ids))
     single = len(one.bases) == 1
     names = [name for name in one.merged.columns if name != "id"]
-    source = side_of(source_rows[0] if single else one.source.rows(asked, one.merged), asked, names)
+    source = side_of(source_rows[0] if single else one.source.rows(asked, one.merged, one.fills), asked, names)
     base = _base_side(one, one.base, known if single else {}, asked, names)
     target_rows, located = _target_rows(one, known if single else {}, asked)
     target = side_of(target_rows, asked, names)
@@ -128,7 +130,9 @@ def merge_table(one: TableMerge) -> MergedRows:
     return MergedRows(change, located, inserted)
 
 
-def changed_rows(before: Versioned, after: Versioned, merged: TableType) -> tuple[pa.Table, pa.Table]:
+def changed_rows(
+    before: Versioned, after: Versioned, merged: TableType, fills: Fills = NO_FILLS
+) -> tuple[pa.Table, pa.Table]:
     """The rows that differ between two states, of either, as rows of the merged type."""
     found = _Changed()
     if before.pin is not None and after.pin is not None and before.pin.triple == after.pin.triple:
@@ -136,9 +140,10 @@ def changed_rows(before: Versioned, after: Versioned, merged: TableType) -> tupl
     old, new = before.declared or after.declared, after.declared or before.declared
     if old is None or new is None:
         return _nothing(merged), _nothing(merged)
-    for part in delta(before.side(), after.side(), columns_of(old, new), meter=after.view.meter):
+    columns = fills.lifted(columns_of(old, new), old, new)
+    for part in delta(before.side(), after.side(), columns, meter=after.view.meter):
         found.add(part)
-    return _joined(found.before, old, merged), _joined(found.after, new, merged)
+    return _joined(found.before, old, merged, fills), _joined(found.after, new, merged, fills)
 
 
 def versions_differ(one: Versioned, other: Versioned) -> bool:
@@ -149,12 +154,12 @@ def versions_differ(one: Versioned, other: Versioned) -> bool:
     return may_differ(sides[0], sides[1], columns_of(one.declared, other.declared), one.view.meter)
 
 
-def _joined(parts: list[pa.Table], declared: TableType, merged: TableType) -> pa.Table:
-    return pa.concat_tables([_nothing(merged), *(lifted(part, declared, merged) for part in parts)])
+def _joined(parts: list[pa.Table], declared: TableType, merged: TableType, fills: Fills) -> pa.Table:
+    return pa.concat_tables([_nothing(merged), *(lifted(part, declared, merged, fills) for part in parts)])
 
 
 def _nothing(merged: TableType) -> pa.Table:
-    return pa.schema([field.with_nullable(True) for field in table_schema(merged)]).empty_table()
+    return nullable_schema(merged).empty_table()
 
 
 def _ids(rows: pa.Table) -> pa.Array[Any]:
@@ -170,7 +175,7 @@ def _base_side(
         return Side(nothing.columns, nothing.present, np.ones(len(ids), np.bool_))
     if isinstance(base, Place):
         rows = known.get(base)
-        return side_of(one.bases[base].rows(ids, one.merged) if rows is None else rows, ids, names)
+        return side_of(one.bases[base].rows(ids, one.merged, one.fills) if rows is None else rows, ids, names)
     over = None if base.over is None else _base_side(one, base.over, known, ids, names)
     return fold_bases(over, *(_base_side(one, part, known, ids, names) for part in (base.first, base.second)))
 
@@ -186,7 +191,7 @@ def _target_rows(one: TableMerge, known: Mapping[Place, pa.Table], ids: pa.Array
         if pin is not None and pin.triple == target.pin.triple:
             return rows, located
     addresses = one_array(located.column("_rowaddr"), pa.uint64())
-    return lifted(target.view.table(target.pin).take(addresses), target.declared, one.merged), located
+    return lifted(target.view.table(target.pin).take(addresses), target.declared, one.merged, one.fills), located
 
 
 def _table_of(merged: TableType, ids: pa.Array[Any], columns: Mapping[str, pa.Array[Any]], chosen: Any) -> pa.Table:

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from omnigraph.commit.plan import Source, SourceTable
 from omnigraph.manifest.rows import Pin
-from omnigraph.schema.catalog import Catalog, EdgeType
+from omnigraph.manifest.state import State
+from omnigraph.schema.catalog import Catalog, EdgeType, TableType
 
 
 class Action(Enum):
@@ -54,9 +56,30 @@ def action_of(pins: TablePins, terms: Terms, *, same_fields: bool) -> Action:
             return Action.DROP
         if terms.restores and same_fields and target is not None and _may_restore(source, target, terms.owner):
             return Action.RESTORE
-        if terms.adopts and same_fields and is_self_contained(source):
+        same_table = target is None or target.identity == source.identity
+        if terms.adopts and same_fields and same_table and is_self_contained(source):
             return Action.ADOPT
     return Action.ROWS
+
+
+def same_fields(merged: TableType, source: TableType | None) -> bool:
+    """Whether a version with the source's columns is one of the merged type."""
+    return source is not None and [(p.name, p.type) for p in merged.properties] == [
+        (p.name, p.type) for p in source.properties
+    ]
+
+
+def source_of(state: State, pins: Iterable[Pin]) -> Source:
+    """A state that versions are taken from."""
+    return Source(
+        state.identity, state.ref, state.version, state.head.commit_id, tuple(source_table(pin) for pin in pins)
+    )
+
+
+def source_table(pin: Pin) -> SourceTable:
+    return SourceTable(
+        pin.location, pin.ref, pin.version, tuple((base.ref, base.version, base.needed) for base in pin.bases)
+    )
 
 
 def left_alone(pins: TablePins) -> Action:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from omnigraph.branch.lifts import NO_FILLS, Fills, read_fills
 from omnigraph.branch.merging import Merging, Task
+from omnigraph.branch.schema_side import SchemaSide
 from omnigraph.branch.states import View
 from omnigraph.branch.triple import Terms
 from omnigraph.commit.deadline import Deadline
@@ -214,12 +216,20 @@ def _restore(txn: Txn, options: RestoreOptions) -> Undone:
 
 
 def _merged(txn: Txn, task: Task) -> Prepared:
-    prepared = Merging(txn, task, txn.catalog).prepare()
+    prepared = Merging(txn, task, SchemaSide(txn.catalog, fills=_fills(txn, task))).prepare()
     if prepared.sources:
         # What the plan takes from is made durable first: a power cut must not take it back under the new commit.
         source = prepared.sources[0]
         txn.engine.durable.root(source.manifest_version, txn.held)
     return prepared
+
+
+def _fills(txn: Txn, task: Task) -> Fills:
+    """What properties that were added since were filled with: rows that come back have it too."""
+    old = task.source.state.schema.id
+    if old == txn.state.schema.id:
+        return NO_FILLS
+    return read_fills(txn.engine, (txn.held,), frozenset({old}), txn.meter)
 
 
 def _open(txn: Txn, row: CommitRow, version: int, head: str) -> Held:

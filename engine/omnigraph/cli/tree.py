@@ -41,6 +41,7 @@ class Command:
 
 
 GROUPS: dict[str, str] = {
+    "branch": "Work beside main.",
     "checkpoint": "Pin commits against cleanup.",
     "commit": "Look at commits.",
     "intent": "Look at writes that have not ended.",
@@ -126,6 +127,14 @@ COMMANDS: tuple[Command, ...] = (
         "omnigraph commit outcome social.omni 01JZX5W9GZ0000000000000000",
         subject="COMMIT_ID",
         needs="outcome",
+    ),
+    Command(
+        "branch merge",
+        "Merge a branch into another, as one commit.",
+        "omnigraph branch merge social.omni review --into main --dry-run",
+        subject="SOURCE",
+        needs="branches",
+        writes=True,
     ),
     Command(
         "revert",

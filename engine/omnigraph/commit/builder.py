@@ -42,8 +42,8 @@ class Work:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to commit: no table moves, and the schema and the registrations stay."""
-        return not self.steps and self.delta.is_empty
+        """Whether there is nothing to commit: no table moves, the schema and the registrations stay, and no history comes along."""
+        return not self.steps and self.delta.is_empty and self.merge is None
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,8 @@ def _wrong_plan(file: IntentFile) -> Iterator[str]:
         yield f"its state is {file.state}, and it has no plan or no base"
         return
     delta = file.delta
-    if not file.effects and delta.schema_row is None and not (delta.registered or delta.tombstone or delta.rename):
+    changes = delta.schema_row is not None or delta.registered or delta.tombstone or delta.rename
+    if not (file.effects or changes or file.merge is not None):
         yield "it plans no effect, and no change of the schema"
     if (file.state == APPLIED) != (file.applied is not None) or file.durable != (file.state == APPLIED):
         yield f"its state is {file.state}, and it {'has' if file.applied is not None else 'lacks'} applied pins"

@@ -21,6 +21,8 @@ from omnigraph.table import strict
 WHOLE_ROWS_MAX = 1_024  # of a fragment that a look-up reads whole
 KNOWN_ROWS_MAX = 16_384  # remembered rows of such fragments; about 10 MB of receipts at most
 _DECODED_AT_ONCE = 1_024
+# Merges as Lance finds them: metadata is canonical JSON, whose members are sorted. It may find too many, never too few.
+_JOINS = f"object_type = '{r.MERGED_COMMIT}' OR metadata LIKE '%\"merge\":{{%'"
 
 
 class History:
@@ -79,6 +81,21 @@ class History:
             for end in range(len(ordered), 0, -_DECODED_AT_ONCE):
                 yield from reversed(fragments.history(ordered[max(0, end - _DECODED_AT_ONCE) : end]))
 
+    def joins(self, held: Held, meter: Meter | None = None) -> Iterator[r.HistoryRow]:
+        """The commits of merges, and what they carried here: what decides about ancestors. Newest first."""
+        yield from (row for row in reversed(held.state.tail) if _joins(row))
+        sizes = strict.fragment_rows(held.handle)
+        large: list[int] = []
+        for index, file in reversed(list(enumerate(archive_files(held)))):
+            if sizes[index] > WHOLE_ROWS_MAX:
+                large.append(index)
+            else:
+                yield from (row for row in reversed(self._whole(held, index, file, meter)) if _joins(row))
+        if large:
+            stored = strict.selected(held.handle, sorted(large), _JOINS, meter)
+            found = [row for row in fragments.history(codec.from_arrow(stored)) if _joins(row)]
+            yield from sorted(found, key=lambda row: -row.seq)
+
     def _matching(
         self, held: Held, column: str, value: str, since: int | None, meter: Meter | None
     ) -> list[r.HistoryRow]:
@@ -118,6 +135,10 @@ class History:
                     _, dropped = self._known.popitem(last=False)
                     self._known_rows -= len(dropped)
         return rows
+
+
+def _joins(row: r.HistoryRow) -> bool:
+    return isinstance(row, r.MergedRow) or (isinstance(row, r.CommitRow) and row.merge is not None)
 
 
 def _value(row: r.HistoryRow, column: str) -> str | None:

@@ -89,6 +89,14 @@ def matching(
         return handle.scanner(fragments=chosen, filter=wanted, scan_in_order=True).to_table()
 
 
+def selected(handle: LanceDataset, indices: Sequence[int], condition: str, meter: Meter | None = None) -> pa.Table:
+    """The rows of these fragments that a condition selects."""
+    with translated("read __manifest"), metered(handle, meter, "manifest"):
+        fragments = handle.get_fragments()
+        chosen = [fragments[index] for index in indices]
+        return handle.scanner(fragments=chosen, filter=condition, scan_in_order=True).to_table()
+
+
 def kept(handle: LanceDataset, first: int, end: int) -> Fragments:
     """Neighbouring fragments as they are, for a swap that keeps them."""
     return Fragments([fragment.metadata for fragment in handle.get_fragments()[first:end]])

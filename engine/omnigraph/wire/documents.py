@@ -12,6 +12,7 @@ from omnigraph.wire.cleanup import Checkpoint, CheckpointDeleted, CheckpointName
 from omnigraph.wire.data import Created, ExportedRecords, QueryResult, RowFound, SnapshotOf
 from omnigraph.wire.history import Commit, CommitList
 from omnigraph.wire.jsonschema import DIALECT, Definitions, document
+from omnigraph.wire.merge import BranchMerged, MergePlan
 from omnigraph.wire.model import Model
 from omnigraph.wire.optimize import Compacted, OptimizeReport
 from omnigraph.wire.program import DoctorReport, ErrorBody, ErrorCode, ErrorCodes, LintReport, Version
@@ -38,6 +39,7 @@ RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
     "commit list": (CommitList,),
     "commit show": (Commit,),
     "commit outcome": (Outcome,),
+    "branch merge": (BranchMerged, MergePlan),
     "revert": (Undone, UndoPlan),
     "restore": (Undone, UndoPlan),
     "intent list": (IntentList,),

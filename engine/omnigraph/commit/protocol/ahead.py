@@ -26,7 +26,7 @@ def predicted_pins(
     plan: PublishPlan, txn: Txn, handles: Mapping[str, Any], staged: Mapping[str, Staged]
 ) -> dict[str, Pin] | None:
     """The pins that this plan publishes if every table lands at its place. None where they cannot be told ahead."""
-    if not plan.delta.is_empty:
+    if not plan.delta.is_empty or plan.merge is not None:  # what a merge carries along is read when it is published
         return None
     pins = {}
     for chain in plan.chains:

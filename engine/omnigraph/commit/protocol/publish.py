@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.commit.advance import Answer, Answered, Ghost, Spots, Swap, Swapped, Terms, advance
+from omnigraph.commit.ancestry_lines import GraphLines, merged_rows, place_of
 from omnigraph.commit.decide import (
     Check,
     End,
@@ -22,12 +23,13 @@ from omnigraph.commit.decide import (
 )
 from omnigraph.commit.effects import Chain
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.plan import PublishPlan
+from omnigraph.commit.plan import PublishPlan, Source
 from omnigraph.commit.properties import COMMIT, OP, PLAN, Counts
 from omnigraph.core.errors import Corruption, OmnigraphError, OutcomeUnknown
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
-from omnigraph.manifest.rows import CommitRow, HistoryRow, Pin, TableChange
+from omnigraph.manifest.checkpoints import list_checkpoints
+from omnigraph.manifest.rows import CommitRow, HistoryRow, MergedRow, Pin, TableChange
 from omnigraph.manifest.state import Change, State
 from omnigraph.manifest.swap import Held, Written
 
@@ -185,7 +187,10 @@ def publish(
             verdict = PublishCheck(Check.GO)
         if verdict.check is not Check.GO:
             return Answer(NotPublished(held, verdict))
-        return Swap(on_state(change, held.state, plan), swap_properties(plan), written)
+        proposed = on_state(change, held.state, plan)
+        if plan.merge is not None:
+            proposed = replace(proposed, history=(*_carried(engine, held, plan.merge, meter), *proposed.history))
+        return Swap(proposed, swap_properties(plan), written)
 
     ended = advance(
         engine,
@@ -209,6 +214,12 @@ def publish(
         _refuse_remains(engine, plan, ended.held, meter)
         return NotPublished(ended.held, None, ghost=True)
     return NotPublished(None, None, ended.error)
+
+
+def _carried(engine: Engine, held: Held, merge: Mapping[str, Any], meter: Meter) -> tuple[MergedRow, ...]:
+    """The commits that come along with a merge that is published on this state."""
+    source = engine.manifest.open_at(merge["ref"], merge["manifest_version"], meter)
+    return merged_rows(GraphLines.of(engine, (source, held), meter), place_of(source), held)
 
 
 def _refuse_remains(engine: Engine, plan: PublishPlan, held: Held, meter: Meter) -> None:
@@ -270,11 +281,17 @@ def read_lineage(engine: Engine, held: Held, plan: PublishPlan, meter: Meter) ->
 
 def sources_gone(engine: Engine, plan: PublishPlan, meter: Meter) -> bool:
     """Whether a cleanup has reached a version that the plan takes from: one listing for each source line."""
-    for source in plan.sources:
-        doomed = engine.boundary.value(source.identity, repeated=0, meter=meter)
-        if not swap_stands(source.manifest_version, doomed):
-            return True
-    return False
+    return any(is_source_gone(engine, source, meter) for source in plan.sources)
+
+
+def is_source_gone(engine: Engine, source: Source, meter: Meter) -> bool:
+    """Whether a cleanup may be deleting this state. A checkpoint on it has kept it all along."""
+    if swap_stands(source.manifest_version, engine.boundary.value(source.identity, repeated=0, meter=meter)):
+        return False
+    return not any(
+        (one.identity, one.manifest_version, one.commit_id) == (source.identity, source.manifest_version, source.commit)
+        for one in list_checkpoints(engine.store, meter)
+    )
 
 
 def ended(engine: Engine, held: Held, plan: PublishPlan, meter: Meter) -> tuple[End, Lineage]:
