@@ -68,7 +68,7 @@ def _round(graph: og.Graph, kind: str, threads: int, first: int, count: int) -> 
             started = time.perf_counter()
             try:
                 _write(graph, kind, number)
-            except og.OmnigraphError as error:
+            except og.errors.OmnigraphError as error:
                 with lock:
                     failed.append(error.code)
             with lock:

@@ -29,7 +29,7 @@ from omnigraph.core.progress import Listener
 from omnigraph.graph_schema import GraphSchema, read_schema
 from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
 from omnigraph.manifest.schema_id import schema_id
-from omnigraph.options import CommitOptions, LoadOptions, check_actor
+from omnigraph.options import CommitOptions, LoadOptions, check_actor, check_switch
 from omnigraph.schema import Catalog, canonical_text, parse_schema
 from omnigraph.store import open_store
 
@@ -69,7 +69,8 @@ def init(
     catalog = parse_schema(text, mint=new_ulid)
     canonical = canonical_text(catalog)
     actor = check_actor(actor)
-    engine = Engine(open_store(uri, storage_options), durability=promised)
+    groups = check_switch("group", None, "OMNIGRAPH_GROUP", default=True)
+    engine = Engine(open_store(uri, storage_options), durability=promised, groups=groups)
     with entering(engine, "init", writes=True):
         create_graph(
             engine,
@@ -90,20 +91,23 @@ def open(
     actor: str | None = None,
     backpressure: Mapping[str, int | None] | None = None,
     durability: str | None = None,
+    group: bool | None = None,
 ) -> Graph:
     """Open a graph. Opening for writing first ends what dead processes of this host and finished writers left behind.
 
     ``backpressure``: from how many unmerged fragments, versions or pending writes on a write warns, slows down and fails
     (``{"warn": 500, "slow": 2000, "fail": 10000}``); without it, it only warns. ``durability``: what an acknowledgement
     promises on a local disk; ``commit`` survives a power cut, ``relaxed`` the end of the process. None: what
-    ``OMNIGRAPH_DURABILITY`` says, else ``commit``.
+    ``OMNIGRAPH_DURABILITY`` says, else ``commit``. ``group``: whether writes of several threads may share a swap; None: what
+    ``OMNIGRAPH_GROUP`` says, else they may.
     """
     promised = durability_of(durability)
+    groups = check_switch("group", group, "OMNIGRAPH_GROUP", default=True)
     if read_only and exclusive:
         raise InvalidInput("read_only and exclusive exclude each other", hint="pass one of them")
     bounds = make_bounds(backpressure)
     actor = check_actor(actor)
-    engine = Engine(open_store(uri, storage_options), read_only=read_only, durability=promised)
+    engine = Engine(open_store(uri, storage_options), read_only=read_only, durability=promised, groups=groups)
     engine.bounds = bounds
     with entering(engine, "open"):
         meter = Meter()
@@ -261,6 +265,7 @@ class Graph:
         quarantine_to: str | Path | None = None,
         expect_head: str | None = None,
         deadline_s: float = 60,
+        group: bool | None = None,
         dry_run: Literal[False] = False,
         progress: Listener | None = None,
     ) -> Receipt: ...
@@ -282,6 +287,7 @@ class Graph:
         quarantine_to: str | Path | None = None,
         expect_head: str | None = None,
         deadline_s: float = 60,
+        group: bool | None = None,
         dry_run: Literal[True],
         progress: Listener | None = None,
     ) -> LoadPlan: ...
@@ -302,6 +308,7 @@ class Graph:
         quarantine_to: str | Path | None = None,
         expect_head: str | None = None,
         deadline_s: float = 60,
+        group: bool | None = None,
         dry_run: bool = False,
         progress: Listener | None = None,
     ) -> Receipt | LoadPlan:
@@ -326,6 +333,7 @@ class Graph:
             quarantine_to=quarantine_to,
             expect_head=expect_head,
             deadline_s=deadline_s,
+            group=group,
         )
         if dry_run:
             with self._doing("load", listener=progress):
@@ -363,6 +371,7 @@ class Graph:
         idempotency_key: str | None = None,
         expect_head: str | None = None,
         deadline_s: float = 60,
+        group: bool | None = None,
     ) -> Receipt:
         """Run one query that inserts, updates or deletes: one call, one commit, one receipt. ``query`` is the text of a
         ``.gq`` file, or a Path to one; ``name`` chooses among its queries."""
@@ -374,6 +383,7 @@ class Graph:
             idempotency_key=idempotency_key,
             expect_head=expect_head,
             deadline_s=deadline_s,
+            group=group,
         )
         with self._doing("mutate", writes=True) as doing:
             return _noted(doing, mutate(self._engine, query, options, name=name, params=params))

@@ -7,6 +7,7 @@ Everything wrong is ``InvalidInput``, whatever kind of value was given.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -58,16 +59,20 @@ def is_within(bound: int | float | None, bad: int, records: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitOptions:
-    """Options of everything that makes one commit."""
+    """Options of everything that makes one commit. ``group``: whether it may share its swap with others of its handle; None
+    as the handle says."""
 
     branch: str = "main"
     actor: str | None = None
     idempotency_key: str | None = None
     expect_head: str | None = None
     deadline_s: float = DEADLINE_S
+    group: bool | None = None
 
     def __post_init__(self) -> None:
         check_text("branch", self.branch)
+        if self.group is not None and not isinstance(self.group, bool):
+            raise InvalidInput(f"group is True, False or None, not {_shown(self.group)}")
         check_actor(self.actor)
         for name in ("idempotency_key", "expect_head"):
             value = getattr(self, name)
@@ -207,6 +212,22 @@ def check_actor(value: object, default: str | None = None) -> str | None:
     if actor is not None:
         DEFAULT_LIMITS.check("actor_bytes", len(_check_unicode("actor", actor).encode()))
     return actor
+
+
+def check_switch(
+    name: str, value: object, variable: str, *, default: bool, environment: Mapping[str, str] = os.environ
+) -> bool:
+    """Return ``value``, else what a variable of the environment says (``0`` or ``1``), else the default."""
+    if isinstance(value, bool):
+        return value
+    if value is not None:
+        raise InvalidInput(f"{name} is True, False or None, not {_shown(value)}")
+    text = environment.get(variable, "")
+    if text not in ("", "0", "1"):
+        raise InvalidInput(
+            f"{variable} is 0 or 1, not {_shown(text)}", hint=f"set {variable}=0, set it to 1, or unset it"
+        )
+    return default if not text else text == "1"
 
 
 def check_deadline(value: object) -> float:

@@ -10,15 +10,15 @@ import contextvars
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.durable import Durable, durability_of
 from omnigraph.commit.intent import Intents
+from omnigraph.commit.locks import TableLocks
 from omnigraph.commit.plan import BranchName, Owner
 from omnigraph.commit.pressure import Bounds
 from omnigraph.commit.queue.lease import QueueLeases
@@ -59,6 +59,7 @@ class Engine:
         read_only: bool = False,
         key_cache_bytes: int | None = None,
         durability: Durability | None = None,
+        groups: bool = True,
     ) -> None:
         self.store = store
         self.uri = store.uri
@@ -76,6 +77,7 @@ class Engine:
         self.timing = ContentionTiming(clock)
         self.leases = QueueLeases()
         self.bounds = Bounds()
+        self.groups = groups  # whether requests of this handle may share a swap
         self.owner = this_process()
         self.names_seen: dict[str, float] = {}  # entries ``making`` of others, and when this process first saw each
         self.exclusive_token: str | None = None  # what the head row says while this handle uses the graph exclusively
@@ -384,34 +386,6 @@ class _Door:
 
 def _closed() -> InvalidInput:
     return InvalidInput("the graph is closed", hint="open it again with omnigraph.open(...)")
-
-
-# --- in-process order ---------------------------------------------------------------------------------------------------
-
-
-class TableLocks:
-    """A lock per (line of the manifest, table), taken in one order. Spares work inside a process; safety never rests on it."""
-
-    def __init__(self, ref_of: Callable[[Branch], str | None]) -> None:
-        self._ref_of = ref_of
-        self._guard = threading.Lock()
-        self._locks: dict[tuple[str | None, str], threading.Lock] = {}
-
-    @contextlib.contextmanager
-    def holding(self, branch: Branch, keys: Iterable[str], deadline: Deadline) -> Iterator[None]:
-        ref = self._ref_of(branch)
-        held: list[threading.Lock] = []
-        try:
-            for key in sorted(set(keys)):
-                with self._guard:
-                    lock = self._locks.setdefault((ref, key), threading.Lock())
-                if not lock.acquire(timeout=max(0.0, deadline.left())):
-                    deadline.expire("waiting for another write of this process")
-                held.append(lock)
-            yield
-        finally:
-            for lock in reversed(held):
-                lock.release()
 
 
 # --- who we are ---------------------------------------------------------------------------------------------------------

@@ -10,14 +10,20 @@ from omnigraph.commit.builder import Work
 from omnigraph.commit.steps import StagedFiles
 
 if TYPE_CHECKING:
+    from omnigraph.commit.plan import PublishPlan
     from omnigraph.commit.txn import Txn
+    from omnigraph.core.meter import StorageCost
     from omnigraph.manifest.rows import CommitRow
+
+
+class PrepareAgain(Exception):
+    """Raised by a preparer: the state that it was given is not one to answer from, so ask with a newer one."""
 
 
 @dataclass(frozen=True)
 class Request:
     """What the caller asked for, apart from the data. ``request`` and ``content`` are digests of the call and of its input,
-    by which a repeated idempotency key is compared."""
+    by which a repeated idempotency key is compared. ``several``: it stands for requests that its preparer admits, refuses and names."""
 
     kind: str
     branch: str
@@ -28,12 +34,17 @@ class Request:
     deadline_s: float = 60.0
     request: str | None = None
     content: str | None = None
+    several: bool = False
     files: StagedFiles = field(default_factory=StagedFiles, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Prepared(Work):
-    """A write, validated against the pins of one transaction."""
+    """A write, validated against the pins of one transaction. ``requests``: those that its plan answers, in order, where they
+    are several. ``sealed`` is asked before the plan is armed whether it may be."""
+
+    requests: tuple[Request, ...] = ()
+    sealed: Callable[[PublishPlan], bool] | None = None
 
     # May the plan go on although tables that it only read have moved?
     revalidate: Callable[[Txn], bool] | None = None
@@ -45,8 +56,18 @@ class Prepared(Work):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the write ended. ``row`` is None where nothing had to change."""
+    """How the write ended. ``row`` is None where nothing had to change. ``rows``: of all requests of its plan, in order; ``swap``: the
+    ids of the commits of its swap, where it was made earlier. ``cost``: what they cost together, where they were several."""
 
     row: CommitRow | None
     replayed: bool = False
     warnings: tuple[str, ...] = ()
+    rows: tuple[CommitRow, ...] = ()
+    cost: StorageCost | None = None
+    swap: tuple[str, ...] = ()
+
+    @property
+    def grouped_with(self) -> tuple[str, ...]:
+        """The ids of the other commits of its swap, in order."""
+        ids = self.swap or tuple(row.commit_id for row in self.rows)
+        return tuple(one for one in ids if self.row is not None and one != self.row.commit_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import codec, fragments, reading
@@ -67,6 +67,28 @@ class History:
         if own is not None:
             return own
         return next((row.row for row in found if isinstance(row, r.MergedRow)), None)
+
+    def swap_of(self, held: Held, row: r.CommitRow, meter: Meter | None = None) -> tuple[str, ...]:
+        """Return the ids of all commits that the swap of this one made visible, in order. No fragment divides them."""
+        rows: Iterable[r.HistoryRow] = held.state.tail
+        if row.ref != held.state.ref or not row.version:
+            return (row.commit_id,)  # it was merged: on its own line it may have had company, here it is alone
+        if row.version < held.state.tail_begins:
+            rows = self._archived_swap(held, row, meter)
+        return tuple(one.commit_id for one in rows if isinstance(one, r.CommitRow) and one.version == row.version)
+
+    def _archived_swap(self, held: Held, row: r.CommitRow, meter: Meter | None) -> Iterable[r.HistoryRow]:
+        sizes = strict.fragment_rows(held.handle)
+        large: list[int] = []
+        for index, file in reversed(list(enumerate(archive_files(held)))):
+            if sizes[index] > WHOLE_ROWS_MAX:
+                large.append(index)
+                continue
+            rows = self._whole(held, index, file, meter)
+            if row in rows:
+                return rows
+        found = strict.matching(held.handle, sorted(large), "table_version", row.version, meter) if large else None
+        return () if found is None else fragments.history(codec.from_arrow(found))
 
     def rows(self, held: Held, meter: Meter | None = None) -> Iterator[r.HistoryRow]:
         """Every history row, newest first."""

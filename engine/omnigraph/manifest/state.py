@@ -77,6 +77,11 @@ class State:
             row.commit_id for row in self.tail if isinstance(row, r.CommitRow) and row.version == self.version
         )
 
+    @property
+    def tail_begins(self) -> int:
+        """The version that wrote the oldest row of the tail."""
+        return self.tail[0].version if self.tail else self.version + 1
+
     def tail_reaches(self, version: int) -> bool:
         """Whether every history row written after that version of this line is in the tail."""
         return reaches(self.tail, version)

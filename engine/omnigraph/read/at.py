@@ -45,7 +45,8 @@ def judge(*, asked: str, found: str | None, version: int, boundary: int) -> Verd
 
 def snapshot_at(engine: Engine, commit_id: str, *, branch: str = MAIN, meter: Meter | None = None) -> Snapshot:
     """The graph as this commit left it. What this process knows of the commit already is not asked again."""
-    return Snapshot(engine, branch, state_at(engine, commit_id, branch=branch, meter=meter or Meter()))
+    held = state_at(engine, commit_id, branch=branch, meter=meter or Meter())
+    return Snapshot(engine, branch, held, asked=commit_id)
 
 
 def state_at(engine: Engine, commit_id: str, *, branch: str, meter: Meter) -> Held:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import groupby
 
 from omnigraph.commit import parents
 from omnigraph.commit.engine import MAIN, Engine
@@ -37,10 +38,15 @@ def list_commits(
     if limit == 0:
         return found
     for line in parents.lineage(engine, current, meter):
-        for row in engine.history.rows(line, meter):
-            commit = row.row if isinstance(row, MergedRow) else row
-            if isinstance(commit, CommitRow) and (actor is None or commit.actor == actor):
-                found.append(commit_of(commit, line.state.head.name))
+        rows = engine.history.rows(line, meter)
+        for _, swapped in groupby(rows, key=lambda row: (row.version, isinstance(row, MergedRow))):
+            members = list(swapped)
+            ids = tuple(row.commit_id for row in reversed(members) if isinstance(row, CommitRow))
+            for row in members:
+                commit = row.row if isinstance(row, MergedRow) else row
+                if not isinstance(commit, CommitRow) or (actor is not None and commit.actor != actor):
+                    continue
+                found.append(commit_of(commit, line.state.head.name, ids))
                 if len(found) == limit:
                     return found
     return found
@@ -51,16 +57,19 @@ def find_commit(engine: Engine, commit_id: str, *, meter: Meter | None = None) -
     meter = meter or Meter()
     main = read_current(engine, MAIN, meter=meter)
     try:
-        return commit_of(commit_row(engine, main, commit_id, meter))
+        row = commit_row(engine, main, commit_id, meter)
+        return commit_of(row, MAIN, engine.history.swap_of(main, row, meter))
     except NotFound as error:
         for line in read_lines(engine, meter, main=main).lines[1:]:
-            row = engine.history.find(line.held, commit_id, meter=meter)
-            if isinstance(row, CommitRow):
-                return commit_of(row, line.held.state.head.name)
+            found = engine.history.find(line.held, commit_id, meter=meter)
+            if isinstance(found, CommitRow):
+                swap = engine.history.swap_of(line.held, found, meter)
+                return commit_of(found, line.held.state.head.name, swap)
         raise error
 
 
-def commit_of(row: CommitRow, branch: str = MAIN) -> Commit:
+def commit_of(row: CommitRow, branch: str, swap: tuple[str, ...]) -> Commit:
+    """``swap``: the ids of all commits of its swap, in order."""
     return Commit(
         id=row.commit_id,
         parents=row.parents,
@@ -75,4 +84,5 @@ def commit_of(row: CommitRow, branch: str = MAIN) -> Commit:
         manifest_version=row.manifest_version,
         idempotency_key=row.idempotency_key,
         schema=row.schema,
+        grouped_with=tuple(one for one in swap if one != row.commit_id),
     )

@@ -66,10 +66,11 @@ def snapshot_of_branch(engine: Engine, branch: str = MAIN, *, meter: Meter | Non
 class Snapshot:
     """A branch at one commit. Safe to share between threads; pickles as its address (store, branch, commit id)."""
 
-    def __init__(self, engine: Engine, branch: str, held: Held) -> None:
+    def __init__(self, engine: Engine, branch: str, held: Held, *, asked: str | None = None) -> None:
         self._engine = engine
         self._branch = branch
         self._held = held
+        self._asked = asked
         self._catalog = engine.catalog(held.state.schema)
         self._lock = threading.Lock()
         self._readers: dict[str, TableReader] = {}
@@ -82,6 +83,11 @@ class Snapshot:
     @property
     def commit_id(self) -> str:
         return self._held.state.head.commit_id
+
+    @property
+    def as_of(self) -> str | None:
+        """The commit that was asked for, where it is not the last one of its swap: a state has one name."""
+        return None if self._asked in (None, self.commit_id) else self._asked
 
     @property
     def branch(self) -> str:

@@ -253,6 +253,10 @@ class EdgeType:
 TableType = NodeType | EdgeType
 
 
+def has_blobs(declared: TableType) -> bool:
+    return any(prop.type.scalar is ScalarKind.BLOB for prop in declared.properties)
+
+
 @dataclass(frozen=True)
 class Catalog:
     """Everything a schema text declares. ``hash`` covers the shape: neither source order nor identities change it."""

@@ -79,10 +79,10 @@ def read_fragments(handle: LanceDataset, first: int, end: int, meter: Meter | No
 
 
 def matching(
-    handle: LanceDataset, indices: Sequence[int], column: str, value: str, meter: Meter | None = None
+    handle: LanceDataset, indices: Sequence[int], column: str, value: str | int, meter: Meter | None = None
 ) -> pa.Table:
-    """The rows of these fragments with this text in a column. Lance reads the column, and of the others what matches."""
-    wanted = to_filter(Compare(column, "==", pa.scalar(value, pa.string())))
+    """The rows of these fragments with this value in a column. Lance reads the column, and of the others what matches."""
+    wanted = to_filter(Compare(column, "==", pa.scalar(value, pa.string() if isinstance(value, str) else pa.uint64())))
     with translated("read __manifest"), metered(handle, meter, "manifest"):
         fragments = handle.get_fragments()
         chosen = [fragments[index] for index in indices]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omnigraph.testing import branch_operations as branch_operations
 from omnigraph.testing import effect_operations as effect_operations
+from omnigraph.testing import group_operations as group_operations
 from omnigraph.testing import load_operations as load_operations
 from omnigraph.testing import merge_operations as merge_operations
 from omnigraph.testing import mutation_operations as mutation_operations

@@ -25,6 +25,7 @@ from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.manifest.rows import CommitRow, Pin
 from omnigraph.manifest.sound import between, line_of
+from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.table import collect
 from omnigraph.table.dataset import TableRef, stats_of
@@ -266,11 +267,13 @@ def _every_value(engine: Engine, pin: Pin, meter: Meter) -> Iterator[Problem]:
 def _retained(engine: Engine, held: Held, versions: dict[str, set[int]], meter: Meter) -> Iterator[Problem]:
     """Every commit above the boundary opens as itself, and every version that it pins exists."""
     doomed = engine.boundary.value(held.state.identity, meter=meter)
+    then: State | None = None
     for row in engine.history.rows(held, meter):
         if not isinstance(row, CommitRow) or row.manifest_version <= doomed:
             continue
         try:
-            then = engine.manifest.open_at(row.ref, row.manifest_version, meter).state
+            if then is None or then.version != row.manifest_version:  # the commits of one swap follow each other
+                then = engine.manifest.open_at(row.ref, row.manifest_version, meter).state
         except OmnigraphError as error:
             yield Problem(DAMAGE, "commit-does-not-open", f"commit {row.commit_id}: {error.message}")
             continue

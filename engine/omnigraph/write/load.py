@@ -24,10 +24,11 @@ from omnigraph.core.errors import InvalidInput
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.schema import Catalog
-from omnigraph.schema.catalog import EdgeType
+from omnigraph.schema.catalog import EdgeType, has_blobs
 from omnigraph.wire.receipt import LoadPlan, Receipt, TableChange
 from omnigraph.write.base.changes import TypeChange
-from omnigraph.write.base.violations import SHOWN_MAX, most_frequent
+from omnigraph.write.base.violations import SHOWN_MAX, data_invalid, most_frequent
+from omnigraph.write.group.front import shares, submit
 from omnigraph.write.load_options import CheckReport, LoadOptions, load_request, replay
 from omnigraph.write.receipt import planned_tables, receipt_of, with_warnings
 from omnigraph.write.rules.completion import complete
@@ -85,6 +86,27 @@ class Load:
             revalidate=lambda other: _unmoved(idle, txn, other) and self._still_fits(other, changes),
             stage_first=size > STAGE_FIRST_BYTES,
         )
+
+    def changes(self, txn: Txn) -> tuple[TypeChange, ...]:
+        """The rows under the schema of this state, for a group that judges them with those of others."""
+        self._follow_schema(txn)
+        if self.input.malformed:
+            raise data_invalid(self.input.malformed.shown, self.input.malformed.total)
+        txn.open_ahead(self.input.tables, self._endpoints())
+        return tuple(with_committed_ids(self.input, self.options, txn, asks=True))
+
+    def left_alone(self, unchanged: Mapping[str, TableChange]) -> None:
+        self.unchanged = dict(unchanged)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(table.rows.nbytes for table in self.input.tables.values())
+
+    def may_share(self) -> bool:
+        """Whether its rows may be judged together with those of other requests."""
+        options = self.options
+        plain = options.mode != "overwrite" and not options.lets_rows_go and not self.input.malformed
+        return plain and not any(has_blobs(table.type) for table in self.input.tables.values())
 
     def _follow_schema(self, txn: Txn) -> None:
         """Where the schema has changed since the input was read: go on if that is nothing to its types, else read it again
@@ -173,7 +195,11 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     if not work.input.tables and not work.input.malformed:
         return Receipt(None, options.branch, {}, storage=meter.snapshot())
     content = None if options.idempotency_key is None else content_of(source)
-    outcome = run(engine, load_request(options, work.keys(), work.files, content=content), work.prepare, meter)
+    request = load_request(options, work.keys(), work.files, content=content)
+    if work.may_share() and shares(engine, options.group, work.nbytes):
+        outcome = submit(engine, request, work, work.nbytes, meter)
+    else:
+        outcome = run(engine, request, work.prepare, meter)
     left = LeftOut() if outcome.replayed else work.left
     if options.quarantine_to is not None and work.sifted is not None and not outcome.replayed:
         write_quarantine(options.quarantine_to, left.rejected)

@@ -16,7 +16,7 @@ from omnigraph.options import CommitOptions
 from omnigraph.options import LoadOptions as LoadOptions
 from omnigraph.wire.receipt import CheckReport as CheckReport
 from omnigraph.wire.receipt import Receipt
-from omnigraph.write.receipt import table_changes
+from omnigraph.write.receipt import others_of, table_changes
 
 
 def load_request(
@@ -82,5 +82,11 @@ def replay(
     if content is not None and not same_request(row, load_digest(options), content()):
         raise mismatch(row, options.idempotency_key)
     return Receipt(
-        row.commit_id, options.branch, table_changes(row), replayed=True, storage=meter.snapshot(), kind=row.kind
+        row.commit_id,
+        options.branch,
+        table_changes(row),
+        replayed=True,
+        storage=meter.snapshot(),
+        kind=row.kind,
+        grouped_with=others_of(engine, found[1], row),
     )

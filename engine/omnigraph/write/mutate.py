@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,16 +28,19 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.core.limits import Limits
 from omnigraph.core.meter import Meter
 from omnigraph.core.textfile import read_text
-from omnigraph.gq import BoundMutation, DeleteNode, InsertEdge, bind_mutation, parse_query
+from omnigraph.gq import BoundMutation, DeleteNode, InsertEdge, InsertNode, bind_mutation, parse_query
 from omnigraph.gq.tree import Query
 from omnigraph.manifest.swap import Held
 from omnigraph.options import CommitOptions
 from omnigraph.schema import Catalog
+from omnigraph.schema.catalog import has_blobs
 from omnigraph.wire.receipt import Receipt, TableChange
+from omnigraph.write.base.changes import TypeChange
 from omnigraph.write.base.violations import Violation, data_invalid
+from omnigraph.write.group.front import queue_of, shares, submit
 from omnigraph.write.load_options import commit_request
 from omnigraph.write.mutation.statement_effects import Effect, run_statements
-from omnigraph.write.receipt import table_changes
+from omnigraph.write.receipt import others_of, table_changes
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.staging_plan import STAGE_FIRST_BYTES
 
@@ -69,13 +73,20 @@ def mutate(
         held = newest
         bound = work.bind(engine.catalog(held.state.schema))
     request = commit_request("mutate", options, _may_write(bound, work.catalog, engine.limits), request=digest)
-    work.look_ahead(Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter))
+    groups = work.may_share() and shares(engine, options.group, 0)
+    if not groups or queue_of(engine, options.branch).idle:
+        work.look_ahead(Txn(engine, options.branch, held, Deadline(engine.clock, options.deadline_s), meter))
     try:
-        outcome = run(engine, request, work.prepare, meter)
+        outcome = submit(engine, request, work, 0, meter) if groups else run(engine, request, work.prepare, meter)
     finally:
         work.look_no_more()
     if outcome.replayed and outcome.row is not None:
-        return replace(_replayed(outcome.row, options.branch), storage=meter.snapshot(), warnings=outcome.warnings)
+        return replace(
+            _replayed(outcome.row, options.branch),
+            storage=meter.snapshot(),
+            warnings=outcome.warnings,
+            grouped_with=outcome.grouped_with,
+        )
     tables = dict(work.unchanged)
     if outcome.row is not None:
         tables |= table_changes(outcome.row)
@@ -84,9 +95,10 @@ def mutate(
         None if outcome.row is None else outcome.row.commit_id,
         options.branch,
         dict(sorted(tables.items())),
-        storage=meter.snapshot(),
+        storage=outcome.cost or meter.snapshot(),
         warnings=outcome.warnings,
         kind="mutate",
+        grouped_with=outcome.grouped_with,
         matched=(affected.nodes, affected.edges),
     )
 
@@ -148,7 +160,30 @@ class _Mutation:
             stage_first=effect.nbytes > STAGE_FIRST_BYTES,
         )
 
+    def changes(self, txn: Txn) -> tuple[TypeChange, ...]:
+        """What the statements make of the rows of this state, for a group that judges it with what others do."""
+        self.look_no_more()
+        self.effect = self._effect(txn)
+        return self.effect.changes
+
+    def left_alone(self, unchanged: Mapping[str, TableChange]) -> None:
+        self.unchanged = {
+            key: TableChange(change.version, unchanged=change.unchanged) for key, change in unchanged.items()
+        }
+
+    def may_share(self) -> bool:
+        """Whether its statements name all that they write: none selects rows."""
+        statements = self.bind(self.catalog).statements
+        inserts = all(isinstance(statement, InsertNode | InsertEdge) for statement in statements)
+        return inserts and not any(has_blobs(statement.type) for statement in statements)
+
     def _run(self, txn: Txn) -> tuple[Effect, Verdict]:
+        effect = self._effect(txn)
+        if not effect.changes:
+            return effect, Verdict()
+        return effect, validate(effect.changes, txn.catalog, txn, limits=self.engine.limits)
+
+    def _effect(self, txn: Txn) -> Effect:
         bound = self.bind(txn.catalog)
         named = {statement.type.table_key for statement in bound.statements}
         txn.open_ahead(named, _may_ask(bound, txn.catalog) - named)
@@ -156,9 +191,7 @@ class _Mutation:
         effect = run_statements(bound, txn, self._mint, self.engine.limits)
         if txn.meter.snapshot().requests > asked:
             txn.meter.step()  # the checks, and everything after them, wait for the rows that statements mean
-        if not effect.changes:
-            return effect, Verdict()
-        return effect, validate(effect.changes, txn.catalog, txn, limits=self.engine.limits)
+        return effect
 
     # --- side by side with the look at the manifest -----------------------------------------------------------------
 
@@ -256,7 +289,8 @@ def _replay(engine: Engine, options: CommitOptions, digest: str, held: Held, met
     row = found[0]
     if not same_request(row, digest, None):
         raise mismatch(row, options.idempotency_key)
-    return replace(_replayed(row, options.branch), storage=meter.snapshot())
+    others = others_of(engine, found[1], row)
+    return replace(_replayed(row, options.branch), storage=meter.snapshot(), grouped_with=others)
 
 
 def _replayed(row: Any, branch: str) -> Receipt:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.builder import Planned
-from omnigraph.commit.engine import MAIN
+from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.recovery.outcome import Fate
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import CommitRow
+from omnigraph.manifest.swap import Held
 from omnigraph.wire.receipt import Outcome as Found
 from omnigraph.wire.receipt import PlannedTable, Receipt, TableChange
 from omnigraph.write.rules.left_out import LeftOut, rejected_rows
@@ -24,6 +25,11 @@ def table_changes(row: CommitRow) -> dict[str, TableChange]:
         key: TableChange(counts.version, counts.inserted, counts.updated, counts.deleted, counts.unchanged)
         for key, counts in sorted(row.tables.items())
     }
+
+
+def others_of(engine: Engine, held: Held, row: CommitRow) -> tuple[str, ...]:
+    """The other commits of the swap of a commit, in order."""
+    return tuple(one for one in engine.history.swap_of(held, row) if one != row.commit_id)
 
 
 def receipt_of(
@@ -40,8 +46,9 @@ def receipt_of(
         dict(sorted(tables.items())),
         replayed=outcome.replayed,
         rejected=rejected_rows(left),
-        storage=meter.snapshot(),
+        storage=outcome.cost or meter.snapshot(),
         warnings=outcome.warnings,
+        grouped_with=outcome.grouped_with,
         stubs=left.made,
         dropped=left.dropped,
         kind="load" if outcome.row is None else outcome.row.kind,

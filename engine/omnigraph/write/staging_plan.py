@@ -5,10 +5,11 @@ Decides nothing about validity. Owns the question "which rows really change": a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,7 +17,7 @@ from omnigraph.commit.properties import Counts
 from omnigraph.commit.steps import AppendRows, DeleteRows, OverwriteRows, ReplaceRows, Step
 from omnigraph.commit.txn import Txn
 from omnigraph.manifest.rows import Pin
-from omnigraph.table.arrays import one_array
+from omnigraph.table.arrays import one_array, positions
 from omnigraph.table.pinned import PinnedTable
 from omnigraph.table.row_equality import same_rows
 from omnigraph.write.base.changes import TypeChange
@@ -58,38 +59,66 @@ def _overwrite(pin: Pin, rows: pa.Table) -> OverwriteRows:
 def _upsert(txn: Txn, pin: Pin, change: TypeChange) -> Step | None:
     """Whole rows by id, less those that are there already, and less the rows that leave."""
     table = txn.pinned(pin.key)
-    rows, located, unchanged = _really_new(table, change.rows)
+    rows, located, states = _really_new(table, change.rows)
+    unchanged = int((states == SAME).sum())
     return replace_step(pin.key, rows, located, _locate_deleted(table, change.deleted_ids), unchanged)
 
 
-def replace_step(key: str, rows: pa.Table, located: pa.Table, gone: pa.Array[Any], unchanged: int) -> Step | None:
+def joint_step(
+    txn: Txn, key: str, change: TypeChange
+) -> tuple[Callable[[tuple[Counts, ...]], Step | None], npt.NDArray[np.int8]]:
+    """How the step of an append or a merge is made once its counts are known, and what becomes of each row."""
+    pin = txn.pin(key)
+    if change.mode == "append" or pin.rows == 0:
+        appended = change.rows
+        return (
+            lambda counts: AppendRows(key, counts, appended) if appended.num_rows else None,
+            np.zeros(appended.num_rows, dtype=np.int8),
+        )
+    rows, located, states = _really_new(txn.pinned(key), change.rows)
+    gone = pa.array([], pa.uint64())
+    return lambda counts: replace_step(key, rows, located, gone, 0, counts), states
+
+
+def replace_step(
+    key: str,
+    rows: pa.Table,
+    located: pa.Table,
+    gone: pa.Array[Any],
+    unchanged: int,
+    counts: tuple[Counts, ...] | None = None,
+) -> Step | None:
     """Rows that differ from what is committed, where those that they replace are (``id``, ``_rowaddr``), and the
-    addresses of rows that leave. None if there is neither."""
+    addresses of rows that leave. None if there is neither. ``counts``: by request, where there are several."""
     if rows.num_rows == 0:
         if not len(gone):
             return None
         return DeleteRows(key, (Counts(deleted=len(gone), unchanged=unchanged),), gone)
     updated = located.num_rows
-    counts = Counts(rows.num_rows - updated, updated, len(gone), unchanged)
+    if counts is None:
+        counts = (Counts(rows.num_rows - updated, updated, len(gone), unchanged),)
     if updated == 0 and len(gone) == 0:
-        return AppendRows(key, (counts,), rows)
-    return ReplaceRows(key, (counts,), rows, located, gone)
+        return AppendRows(key, counts, rows)
+    return ReplaceRows(key, counts, rows, located, gone)
 
 
-def _really_new(table: PinnedTable, rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
-    """Rows that differ from what is committed, where the rows they replace are, and how many are the same."""
+INSERTED, UPDATED, SAME = 0, 1, 2  # what becomes of a row that is given
+
+
+def _really_new(table: PinnedTable, rows: pa.Table) -> tuple[pa.Table, pa.Table, npt.NDArray[np.int8]]:
+    """Rows that differ from what is committed, where the rows they replace are, and what becomes of each row given."""
     located = table.locate(one_array(rows.column("id"), pa.utf8()))
+    states = np.zeros(rows.num_rows, dtype=np.int8)
     if located.num_rows == 0 or rows.num_rows == 0:
-        return rows, located, 0
+        return rows, located, states
     old = table.take(located.column("_rowaddr").combine_chunks())
-    place = pc.index_in(located.column("id"), value_set=rows.column("id").combine_chunks())
-    equal = same_rows(old, rows.take(place))
-    count = int(equal.sum())
-    if count == 0:
-        return rows, located, 0
-    keep = np.ones(rows.num_rows, dtype=np.bool_)
-    keep[np.asarray(place.to_numpy())[equal]] = False
-    return rows.filter(pa.array(keep)), located.filter(pa.array(~equal)), count
+    place = np.asarray(pc.index_in(located.column("id"), value_set=rows.column("id").combine_chunks()).to_numpy())
+    equal = same_rows(old, rows.take(positions(place)))
+    states[place] = UPDATED
+    states[place[equal]] = SAME
+    if not equal.any():
+        return rows, located, states
+    return rows.filter(pa.array(states != SAME)), located.filter(pa.array(~equal)), states
 
 
 def _locate_deleted(table: PinnedTable, ids: pa.Array[Any] | None) -> pa.Array[Any]:

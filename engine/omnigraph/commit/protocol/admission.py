@@ -17,6 +17,8 @@ from omnigraph.commit.request import Outcome, Request
 from omnigraph.commit.txn import Txn, still_newest
 from omnigraph.core.errors import InvalidInput, PreconditionFailed, StoreUnavailable
 from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import CommitRow
+from omnigraph.manifest.swap import Held
 
 
 def check_request(engine: Engine, request: Request, meter: Meter) -> None:
@@ -36,15 +38,26 @@ def check_request(engine: Engine, request: Request, meter: Meter) -> None:
 
 def apply_back_pressure(engine: Engine, request: Request, txn: Txn) -> Pressure:
     """Once per write: refuse it or delay it while upkeep lags behind the configured bounds."""
+    pressure = pressure_on(engine, request, txn)
+    if pressure.level is Level.FAIL:
+        raise pressure.refusal()
+    if pressure.level is Level.SLOW:
+        engine.clock.sleep(min(pressure.pause_s, max(0.0, txn.deadline.left() / 2)))
+    return pressure
+
+
+def replayed(engine: Engine, row: CommitRow, line: Held, meter: Meter) -> Outcome:
+    """The answer to a repeated key: the commit that the first request became, found on this line."""
+    return Outcome(row, replayed=True, swap=engine.history.swap_of(line, row, meter))
+
+
+def pressure_on(engine: Engine, request: Request, txn: Txn) -> Pressure:
+    """How far upkeep lags behind for the tables of a request."""
     pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
     if pressure.metric == INTENTS:
         # The figure is from the last listing, whenever that was; before it counts against a write it is taken again.
         engine.intents.names(txn.meter)
         pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
-    if pressure.level is Level.FAIL:
-        raise pressure.refusal()
-    if pressure.level is Level.SLOW:
-        engine.clock.sleep(min(pressure.pause_s, max(0.0, txn.deadline.left() / 2)))
     return pressure
 
 
@@ -63,7 +76,7 @@ def early_answer(engine: Engine, request: Request, txn: Txn) -> Outcome | None:
             if not same_request(row, request.request, request.content):
                 raise mismatch(row, request.idempotency_key)
             engine.durable.acknowledge(min(row.version or line.version, line.version), line)
-            return Outcome(row, replayed=True)
+            return replayed(engine, row, line, txn.meter)
     head = txn.state.head
     if head.owner is not None and head.owner != engine.exclusive_token:
         if not still_newest(txn):

@@ -1,4 +1,4 @@
-"""The plan of one request: built for a write that goes on, or to be shown. Nothing is staged, armed or committed here."""
+"""The plan of prepared requests: built for a write that goes on, or to be shown. Nothing is staged, armed or committed here."""
 
 from __future__ import annotations
 
@@ -12,25 +12,33 @@ from omnigraph.core.ids import new_ulid, new_uuid
 def plan_of(txn: Txn, request: Request, prepared: Prepared, op: str) -> Planned:
     """The plan of a prepared write on the state of its transaction."""
     engine = txn.engine
-    info = RequestInfo(
-        id=new_ulid(engine.clock),
-        kind=request.kind,
-        parents=(txn.state.head.commit_id, *(() if prepared.merge is None else (prepared.merge["commit"],))),
-        actor=request.actor,
-        idempotency_key=request.idempotency_key,
-        expect_head=request.expect_head,
-        request=request.request,
-        content=request.content,
-        created_at_us=engine.clock.now_us(),
-    )
+    parent = txn.state.head.commit_id
+    infos: list[RequestInfo] = []
+    for one in prepared.requests or (request,):
+        infos.append(_info(one, parent, new_ulid(engine.clock), engine.clock.now_us()))
+        parent = infos[-1].id
     return build_plan(
         txn.state,
         prepared,
         op=op,
         graph=engine.graph_id,
         branch=request.branch,
-        kind=request.kind,
-        requests=(info,),
+        kind=infos[0].kind,
+        requests=tuple(infos),
         owner=engine.owner,
         mint=Minting(lambda: new_ulid(engine.clock), new_uuid),
+    )
+
+
+def _info(request: Request, parent: str, commit_id: str, now_us: int) -> RequestInfo:
+    return RequestInfo(
+        id=commit_id,
+        kind=request.kind,
+        parents=(parent,),
+        actor=request.actor,
+        idempotency_key=request.idempotency_key,
+        expect_head=request.expect_head,
+        request=request.request,
+        content=request.content,
+        created_at_us=now_us,
     )

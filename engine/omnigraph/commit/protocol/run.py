@@ -32,7 +32,7 @@ from omnigraph.commit.protocol.publish import NotPublished, Published, publish, 
 from omnigraph.commit.queue.arming import Arming, Queueing
 from omnigraph.commit.queue.timing import FrontWatch
 from omnigraph.commit.recovery.recover import help_or_wait
-from omnigraph.commit.request import Outcome, Prepared, Request
+from omnigraph.commit.request import Outcome, PrepareAgain, Prepared, Request
 from omnigraph.commit.steps import Staged, stage
 from omnigraph.commit.txn import Txn, open_txn, still_newest
 from omnigraph.core import operation, progress
@@ -54,6 +54,7 @@ class _Retry:
     """The plan has ended by an abort, or nothing of it was ever sent; prepare again."""
 
     error: OmnigraphError | None
+    contended: bool = True
 
 
 def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Outcome:
@@ -72,13 +73,14 @@ def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Out
                 txn = open_txn(engine, request.branch, deadline=deadline, meter=meter, newest=newest)
                 if arming.queue_if_contended(txn.state):
                     continue
-                early = early_answer(engine, request, txn)
-                if early is not None:
-                    return early
-                if pressure is None:
-                    pressure = apply_back_pressure(engine, request, txn)
-                    if pressure.level is Level.SLOW:
-                        continue
+                if not request.several:
+                    early = early_answer(engine, request, txn)
+                    if early is not None:
+                        return early
+                    if pressure is None:
+                        pressure = apply_back_pressure(engine, request, txn)
+                        if pressure.level is Level.SLOW:
+                            continue
                 prepared = _prepare(txn, prepare)
                 if isinstance(prepared, _Retry):
                     continue
@@ -93,10 +95,11 @@ def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Out
                 if isinstance(ended, Outcome):
                     if not prepared.stage_first:
                         engine.timing.note_commit(engine.clock.monotonic() - started)
-                    return ended if pressure.level is Level.NONE else warned(ended, pressure)
-                engine.timing.note_contention()
+                    return ended if pressure is None or pressure.level is Level.NONE else warned(ended, pressure)
                 last = ended.error or last
-                operation.note(operation.CONFLICTS)
+                if ended.contended:
+                    engine.timing.note_contention()
+                    operation.note(operation.CONFLICTS)
 
 
 # --- before anything is durable -----------------------------------------------------------------------------------------
@@ -109,6 +112,8 @@ def _prepare(txn: Txn, prepare: Prepare) -> Prepared | _Retry | None:
     except (InvalidInput, Conflict):
         if still_newest(txn):
             raise
+        return _Retry(None)
+    except PrepareAgain:
         return _Retry(None)
     if prepared is not None and prepared.own_first:
         return prepared
@@ -156,6 +161,8 @@ def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, arm
     with arming.planning() as op:
         one = _Attempt(engine, request, txn, prepared, plan_of(txn, request, prepared, op), arming)
         data = encode_plan(one.plan)
+        if prepared.sealed is not None and not prepared.sealed(one.plan):
+            return _Retry(None, contended=False)
         rows = sum(step.total.inserted + step.total.updated for step in prepared.steps)
         with progress.phase("writing", total=rows):
             ready = _stage_and_arm(one, data)
@@ -314,10 +321,12 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
         warning = arming.finish(plan.op, keep_lease=fresh)
         one.engine.remember(one.request.branch, how.held)
         remember_own_rows(one.engine, one.txn, plan, results)
-        return Outcome(how.rows[-1], warnings=() if warning is None else (warning.message,))
+        return Outcome(how.rows[-1], warnings=() if warning is None else (warning.message,), rows=how.rows)
     one.engine.durable.acknowledge(how.held.version, how.held)
     refused = ended.refusal.check if ended.refusal is not None else None
-    lasts = refused is not None and refused.check in _LASTING
+    # A key or a head is one request's affair: the others of its plan are prepared again.
+    lasting = _LASTING if one.request.several else (*_LASTING, *_LASTING_ALONE)
+    lasts = refused is not None and refused.check in lasting
     if one.engine.durable.failed is not None:
         # The plan has ended by an abort that is on disk; nothing more is written through a handle whose disk has failed.
         arming.finish(plan.op, keep_lease=False)
@@ -325,7 +334,7 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
     if not lasts and arming.requeue(how.held.state):
         return _Retry(after_refusal(plan, ended.refusal, how.held))
     arming.finish(plan.op, keep_lease=False)
-    if refused is not None and refused.check is Check.KEY_TAKEN:
+    if lasts and refused is not None and refused.check is Check.KEY_TAKEN:
         row, request = key_row(refused), one.request
         if not same_request(row, request.request, request.content):
             return mismatch(row, request.idempotency_key)
@@ -334,4 +343,5 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
     return error if lasts else _Retry(error)
 
 
-_LASTING = (Check.KEY_TAKEN, Check.HEAD_MOVED, Check.FENCED, Check.BRANCH_GONE, Check.CLOSED)
+_LASTING = (Check.FENCED, Check.BRANCH_GONE, Check.CLOSED)
+_LASTING_ALONE = (Check.KEY_TAKEN, Check.HEAD_MOVED)
