@@ -65,3 +65,12 @@ def test_beside_another_process_what_was_acknowledged_is_there(cuts: PowerCuts, 
     result = cuts.run(Cell(pair, 1, AS_IT_IS, image), every=25)
     assert dict(result.findings) == {}
     assert result.cuts > 3
+
+
+@pytest.mark.parametrize("name", ["schema-filled", "schema-types", "schema-rule"])
+@pytest.mark.parametrize("image", [SYNCED, MIXED])
+def test_a_change_of_the_schema_that_was_acknowledged_is_there(cuts: PowerCuts, name: str, image: str) -> None:
+    """Columns that were written for it, tables that it made, the schema itself."""
+    result = cuts.run(Cell(name, 1, AS_IT_IS, image), every=8)
+    assert dict(result.findings) == {}
+    assert result.cuts > 3 and result.judged > 1

@@ -221,3 +221,14 @@ def test_an_empty_type_is_an_empty_frame(spark: Any, tmp_path: Path) -> None:
     with og.init(tmp_path / "graph", SCHEMA) as graph:
         frame = graph.snapshot().to_spark(spark, "Thing")
         assert frame.count() == 0 and "spot" in frame.columns
+
+
+def test_a_commit_has_the_columns_of_then_whatever_the_schema_has_become(spark: Any, things: og.Graph) -> None:
+    before = things.snapshot()
+    changed = SCHEMA.replace("n: I64?", 'number: I64? @rename_from("n")').replace("f: F64?", "label: String")
+    things.schema.apply(changed, fill={"Thing.label": {"sql": "upper(name)"}})
+    then, now = read(spark, before, "Thing"), read(spark, things.snapshot(), "Thing")
+    assert {"n", "f"} <= set(then.columns) and not {"number", "label"} & set(then.columns)
+    assert {"number", "label"} <= set(now.columns) and not {"n", "f"} & set(now.columns)
+    assert then.where("n = 7").select("name", "f").collect()[0].asDict() == {"name": "t07", "f": 3.5}
+    assert now.where("number = 7").select("name", "label").collect()[0].asDict() == {"name": "t07", "label": "T07"}

@@ -79,6 +79,13 @@ def _rival(root: str) -> None:
         other.load([{"type": "T1", "data": {"name": "d", "n": 2}}], mode="append")
 
 
+def _hard(root: str, width: int) -> str | None:
+    """A drop, and then the rewrite of the fragments that hold the column."""
+    with graphs.open(root, **_OPEN) as graph:
+        commit_id: str | None = graph.schema.apply(_changed(width, ""), allow_data_loss=True).commit_id
+        return commit_id
+
+
 def _beside(root: str, width: int) -> str | None:
     """A change that a load comes before: its tables have moved when it gets to them."""
     with graphs.open(root, **_OPEN) as graph:
@@ -96,7 +103,8 @@ def _beside(root: str, width: int) -> str | None:
 _ENTRY = frozenset({"schema"})
 register(Operation("schema-nullable", _ENTRY, _seeded, _nullable, widths=(1, 4)))
 register(Operation("schema-filled", _ENTRY, _seeded, _filled, widths=(1, 4)))
-register(Operation("schema-chain", _ENTRY, _seeded, _chain, widths=(1, 2)))
-register(Operation("schema-types", _ENTRY, _with_more_types, _types, widths=(1, 2), leaves=_LEAVES))
+register(Operation("schema-chain", _ENTRY, _seeded, _chain, widths=(1, 4)))
+register(Operation("schema-types", _ENTRY, _with_more_types, _types, widths=(1, 4), leaves=_LEAVES))
+register(Operation("schema-hard", _ENTRY, _seeded, _hard, widths=(1, 2)))
 register(Operation("schema-rule", _ENTRY, _seeded, _rule, widths=(1, 2), keeps_content=True))
 register(Operation("schema-beside", _ENTRY, _seeded, _beside, widths=(1,), rival=_rival))
