@@ -29,7 +29,7 @@ from omnigraph.core.progress import Listener
 from omnigraph.graph_schema import GraphSchema, read_schema
 from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
 from omnigraph.manifest.schema_id import schema_id
-from omnigraph.options import CommitOptions, LoadOptions, check_actor, check_switch
+from omnigraph.options import CommitOptions, LoadOptions, check_actor, check_flag, check_switch
 from omnigraph.schema import Catalog, canonical_text, parse_schema
 from omnigraph.store import open_store
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 # An open ends what others left behind for that long at most; the rest is ended by `recover`, or by whoever meets it.
 OPEN_RECOVERY_S = 30.0
+VERIFY_READS = "OMNIGRAPH_VERIFY_READS"
 
 
 def init(
@@ -92,22 +93,28 @@ def open(
     backpressure: Mapping[str, int | None] | None = None,
     durability: str | None = None,
     group: bool | None = None,
+    verify_reads: bool | None = None,
 ) -> Graph:
     """Open a graph. Opening for writing first ends what dead processes of this host and finished writers left behind.
 
     ``backpressure``: from how many unmerged fragments, versions or pending writes on a write warns, slows down and fails
     (``{"warn": 500, "slow": 2000, "fail": 10000}``); without it, it only warns. ``durability``: what an acknowledgement
     promises on a local disk; ``commit`` survives a power cut, ``relaxed`` the end of the process. None: what
-    ``OMNIGRAPH_DURABILITY`` says, else ``commit``. ``group``: whether writes of several threads may share a swap; None: what
-    ``OMNIGRAPH_GROUP`` says, else they may.
+    ``OMNIGRAPH_DURABILITY`` says, else ``commit``. ``verify_reads``: compare each file of a table on a local disk with its
+    checksum before its first use. None: what ``OMNIGRAPH_VERIFY_READS`` says, else not. ``group``: whether writes of several
+    threads may share a swap; None: what ``OMNIGRAPH_GROUP`` says, else they may.
     """
     promised = durability_of(durability)
     groups = check_switch("group", group, "OMNIGRAPH_GROUP", default=True)
+    verified = check_switch("verify_reads", verify_reads, VERIFY_READS, default=False)
+    check_flag("read_only", read_only)
+    check_flag("exclusive", exclusive)
     if read_only and exclusive:
         raise InvalidInput("read_only and exclusive exclude each other", hint="pass one of them")
     bounds = make_bounds(backpressure)
     actor = check_actor(actor)
-    engine = Engine(open_store(uri, storage_options), read_only=read_only, durability=promised, groups=groups)
+    store = open_store(uri, storage_options)
+    engine = Engine(store, read_only=read_only, durability=promised, groups=groups, verify_reads=verified)
     engine.bounds = bounds
     with entering(engine, "open"):
         meter = Meter()

@@ -108,6 +108,11 @@ class LoadOptions(CommitOptions):
         _check_choice("on_bad_row", self.on_bad_row, ON_BAD_ROW)
         BadRowsMax(self.bad_rows_max)
         object.__setattr__(self, "on_missing_endpoint", check_on_missing_endpoint(self.on_missing_endpoint))
+        if self.bad_rows_max is not None and not self.lets_rows_go:
+            raise InvalidInput(
+                "bad_rows_max has no effect: a bad row fails the load",
+                hint='leave bad_rows_max out, or load with on_bad_row="quarantine"',
+            )
         object.__setattr__(self, "bounds", check_bounds(self.bounds))
         if self.bounds is not None and not self.lets_rows_go:
             raise InvalidInput(
@@ -228,6 +233,12 @@ def check_switch(
             f"{variable} is 0 or 1, not {_shown(text)}", hint=f"set {variable}=0, set it to 1, or unset it"
         )
     return default if not text else text == "1"
+
+
+def check_flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{name} is True or False, not {_shown(value)}", hint=f"pass {name} as a bool")
+    return value
 
 
 def check_deadline(value: object) -> float:

@@ -155,6 +155,18 @@ def _shared(command: tree.Command) -> list[inspect.Parameter]:
             Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who a write is recorded for.")],
             None,
         )
+        durability = (
+            "What a commit on a local disk survives: commit (a power cut) or relaxed.  [env: OMNIGRAPH_DURABILITY]"
+        )
+        add(
+            "durability",
+            Annotated[str | None, typer.Option("--durability", metavar="MODE", help=durability)],
+            None,
+        )
+        verify = (
+            "Compare files on a local disk with their checksums before their first use.  [env: OMNIGRAPH_VERIFY_READS]"
+        )
+        add("verify_reads", Annotated[bool, typer.Option("--verify-reads", help=verify)], False)
     add("as_json", Annotated[bool, typer.Option("--json", help="Print one JSON document.")], False)
     add("quiet", Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")], False)
     add(
@@ -193,6 +205,8 @@ def _call(command: tree.Command, screen: Screen, common: dict[str, Any]) -> Call
         screen,
         as_json=common["as_json"],
         actor=common.get("actor"),
+        durability=common.get("durability"),
+        verify_reads=common.get("verify_reads") or None,  # not given: the environment says
         options=storage_options(common.get("options") or ()),
         given_uri=given_uri or by_option,
         subject=subjects[0],

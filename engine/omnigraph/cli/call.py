@@ -59,6 +59,8 @@ class Call:
     as_json: bool = False
     actor: str | None = None
     options: Secrets | None = None
+    durability: str | None = None
+    verify_reads: bool | None = None
     given_uri: str | None = None
     subject: str = ""
     subjects: tuple[str, ...] = ()
@@ -91,7 +93,9 @@ class Call:
         """The graph, opened for reading."""
         from omnigraph import graph
 
-        with graph.open(self.uri, read_only=True, storage_options=self.options) as opened:
+        with graph.open(
+            self.uri, read_only=True, storage_options=self.options, verify_reads=self.verify_reads
+        ) as opened:
             yield opened
 
     @contextmanager
@@ -100,7 +104,13 @@ class Call:
         from omnigraph import graph
 
         self.announce()
-        with graph.open(self.uri, storage_options=self.options, actor=self.actor) as opened:
+        with graph.open(
+            self.uri,
+            storage_options=self.options,
+            actor=self.actor,
+            durability=self.durability,
+            verify_reads=self.verify_reads,
+        ) as opened:
             yield opened
 
     @contextmanager

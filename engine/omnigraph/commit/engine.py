@@ -60,6 +60,7 @@ class Engine:
         key_cache_bytes: int | None = None,
         durability: Durability | None = None,
         groups: bool = True,
+        verify_reads: bool = False,
     ) -> None:
         self.store = store
         self.uri = store.uri
@@ -67,7 +68,7 @@ class Engine:
         self.clock = clock
         self.read_only = read_only
         self.durable = Durable(store, durability or durability_of(None))
-        self.tables = Tables(store)
+        self.tables = Tables(store, verify=verify_reads)
         self.manifest = Manifest(self.tables, store.uri)
         self.history = History()
         self.boundary = Boundary(store)

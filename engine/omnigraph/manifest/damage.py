@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError
 from omnigraph.store import layout
-from omnigraph.table import fresh
+from omnigraph.table import checksums, fresh
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.torn import torn_version
 from omnigraph.table.version_list import version_files
@@ -29,13 +29,30 @@ def explained(store: Store, ref: TableRef, error: OmnigraphError) -> OmnigraphEr
     listed = () if store.is_remote else version_files(store, ref)
     torn = torn_version(store, ref, listed[-1].version) if listed else None
     if torn is None:
-        return error
+        return _rotten(store, ref, listed[-1].version, error) if listed else error
     return Corruption(
         f"version {torn.version} of __manifest was not written whole: {torn.why}: file={torn.path}",
         hint=repair_hint(store.uri),
         object="__manifest",
         version=torn.version,
         file=torn.path,
+    )
+
+
+def _rotten(store: Store, ref: TableRef, version: int, error: OmnigraphError) -> OmnigraphError:
+    """The error, or ``Corruption`` with the file where a version file or transaction differs from its checksum."""
+    if "file" in error.facts or error.facts.get("fate") in _PASSED_ON:
+        return error
+    found = checksums.damaged_version_file(store, ref.relative, version)
+    if found is None:
+        return error
+    path, problem = found
+    return Corruption(
+        f"a file of __manifest is damaged: {problem}: version={version} file={path}",
+        hint=f"restore the file from a backup; `omnigraph repair {store.uri}` shows which commits are lost without it",
+        object="__manifest",
+        version=version,
+        file=path,
     )
 
 

@@ -20,7 +20,7 @@ from omnigraph.manifest.sound import contradictions
 from omnigraph.manifest.state import Change, State, fold, schema_moved
 from omnigraph.store import layout
 from omnigraph.store.durability import SyncFailed
-from omnigraph.table import strict
+from omnigraph.table import checksums, strict
 from omnigraph.table.dataset import TableRef, Tables
 from omnigraph.table.errors import Fate, classify
 from omnigraph.table.strict import Fragments, SwapLost, SwapUnknown
@@ -104,7 +104,7 @@ class Manifest:
             raise damage.explained(self._tables.store, self.ref(ref), error) from error
         try:
             return self._held(ref, handle, meter)
-        except UnsupportedStorage as error:  # Lance reads a version file of zeros, as one that says nothing
+        except (Corruption, UnsupportedStorage) as error:  # a version file of zeros reads as one that says nothing
             raise damage.explained(self._tables.store, self.ref(ref), error) from error
 
     def open_at(self, ref: str | None, version: int, meter: Meter | None = None) -> Held:
@@ -223,7 +223,14 @@ class Manifest:
             meter=meter,
         )
         self._tables.release(ref, held.version)
+        self._note(ref, held.state.identity, properties.get("omnigraph:op") or uuid, handle)
         return Held(after(handle.version), handle)
+
+    def _note(self, ref: TableRef, identity: str, op: str, handle: Any) -> None:
+        """Checksums of the version file and its transaction, on a local disk."""
+        place = checksums.line_place(self._tables.store, ref.relative, identity)
+        if place is not None:
+            checksums.note_line(place, op, handle)
 
     # --- the archive --------------------------------------------------------------------------------------------------
 
@@ -288,6 +295,7 @@ class Manifest:
             if fate in (Fate.NOT_LANDED_RETRYABLE, Fate.NOT_LANDED_INCOMPATIBLE):
                 raise SwapLost(str(error)) from error
             raise SwapUnknown(str(error)) from error
+        self._note(self.ref(state.ref), state.identity, uuid, handle)
         return Held(state, handle)
 
 

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from lance import Transaction
@@ -21,6 +21,7 @@ from lance import Transaction
 from omnigraph.core.errors import Corruption
 from omnigraph.store import layout
 from omnigraph.table import files
+from omnigraph.table.names import V2_MANIFEST_MAX
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -45,16 +46,18 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A table on a local disk: the folder of its graph, and where it lies below."""
+    """A table on a local disk, or a line of the manifest: the folder of its graph, and where it lies below."""
 
     root: str
     location: str
     relative: str
     """The folder of the version line: ``location``, or a fork below it."""
+    identity: str
+    """The identity under which the lines are kept: the table's, or that of the branch."""
 
     @property
     def folder(self) -> str:
-        return os.path.join(self.root, layout.checksums_prefix(layout.table_ulid(self.location)))
+        return os.path.join(self.root, layout.checksums_prefix(self.identity))
 
     def path(self, file: str) -> str:
         """The path below the root of a file of the dataset."""
@@ -67,6 +70,7 @@ class Lines:
 
     known: Mapping[str, Digest]
     contradicting: frozenset[str] = frozenset()
+    again: Mapping[str, frozenset[Digest]] = field(default_factory=dict)  # of version files whose number was used again
     unreadable: tuple[str, ...] = ()
 
 
@@ -78,8 +82,14 @@ def place_of(uri: str) -> Place | None:
     for at in range(len(parts) - 1, 0, -1):
         location = "/".join(parts[at - 1 : at + 1])
         if layout.is_table_path(location):
-            return Place("/".join(parts[: at - 1]) or "/", location, "/".join(parts[at - 1 :]))
+            root = "/".join(parts[: at - 1]) or "/"
+            return Place(root, location, "/".join(parts[at - 1 :]), layout.table_ulid(location))
     return None
+
+
+def line_place(store: Store, relative: str, identity: str) -> Place | None:
+    """The same for a line of the manifest; None on an object store."""
+    return None if store.is_remote else Place(store.uri, layout.MANIFEST, relative, identity)
 
 
 # --- one file -----------------------------------------------------------------------------------------------------------
@@ -141,6 +151,7 @@ def read_lines(place: Place) -> Lines:
     """Every line that was written for a table."""
     known: dict[str, Digest] = {}
     contradicting: set[str] = set()
+    again: dict[str, set[Digest]] = {}
     unreadable = []
     for name in _line_files(place.folder):
         try:
@@ -152,8 +163,12 @@ def read_lines(place: Place) -> Lines:
             unreadable.append(name)
         for line in decoded:
             if line is not None and known.setdefault(line[0], line[1]) != line[1]:
-                contradicting.add(line[0])
-    return Lines(known, frozenset(contradicting), tuple(unreadable))
+                if "/_versions/" in line[0]:
+                    again.setdefault(line[0], {known[line[0]]}).add(line[1])
+                else:
+                    contradicting.add(line[0])
+    same = {path: frozenset(digests) for path, digests in again.items()}
+    return Lines(known, frozenset(contradicting), same, tuple(unreadable))
 
 
 def _line_files(folder: str) -> list[str]:
@@ -225,6 +240,12 @@ def note_version(op: str, landed: LanceDataset) -> None:
     note_rewrite(op, (), [landed])
 
 
+def note_line(place: Place, op: str, landed: LanceDataset) -> None:
+    """Write the lines of a new version of a manifest line and its transaction: after the swap, and not synced."""
+    with _unless_impossible(landed.uri):
+        append_lines(place, op, map(place.path, files.version_files(landed)))
+
+
 @contextlib.contextmanager
 def _unless_impossible(uri: str) -> Iterator[None]:
     """A line that cannot be written is *not known*, and no reason for a commit that has landed to fail."""
@@ -250,6 +271,8 @@ def mismatch(place: Place, lines: Lines, path: str) -> str | None:
         return "it is not there"
     except OSError as error:
         return f"it does not read: {error.strerror or error}"
+    if found in lines.again.get(path, ()):
+        return None
     if found.bytes != wanted.bytes:
         return f"it has {found.bytes} bytes, and had {wanted.bytes}"
     return None if found == wanted else "its bytes are not those that were written"
@@ -290,6 +313,23 @@ def damaged(location: str, version: int, path: str, problem: str) -> Corruption:
     )
 
 
+def damaged_version_file(store: Store, relative: str, version: int) -> tuple[str, str] | None:
+    """The version or transaction file of a version of the manifest that is not what was written, and what is wrong with it.
+    Asked where the line does not open, so that its identity is not known: every line of checksums is read."""
+    folder = os.path.join(store.uri, relative, "_transactions")
+    transactions = os.listdir(folder) if os.path.isdir(folder) else []
+    wanted = [f"{relative}/_transactions/{name}" for name in transactions if name.startswith(f"{version - 1}-")]
+    wanted.append(f"{relative}/_versions/{V2_MANIFEST_MAX - version:020d}.manifest")
+    for identity in store.folders(layout.CHECKSUMS):
+        place = Place(store.uri, layout.MANIFEST, relative, identity)
+        lines = read_lines(place)
+        for path in wanted:
+            problem = mismatch(place, lines, path)
+            if problem is not None:
+                return path, problem
+    return None
+
+
 # --- folding ------------------------------------------------------------------------------------------------------------
 
 
@@ -315,3 +355,14 @@ def fold(store: Store, identity: str, run: str, pending: Callable[[], Collection
     if failures:
         raise failures[0].error
     return len(names)
+
+
+def forget(store: Store, paths: Collection[str]) -> None:
+    """Leave out the lines of files that were moved aside: their names will be used again."""
+    for identity in store.folders(layout.CHECKSUMS):
+        prefix = f"{layout.CHECKSUMS}{identity}/"
+        for name in _line_files(os.path.join(store.uri, prefix)):
+            data = store.get(prefix + name) or b""
+            kept = [line for line in decode(data) if line is None or line[0] not in paths]
+            if len(kept) != len(list(decode(data))):
+                store.replace(prefix + name, b"".join(encode(*line) for line in kept if line is not None))

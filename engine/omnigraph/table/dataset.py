@@ -32,6 +32,7 @@ from omnigraph.table.names import TableRef as TableRef
 from omnigraph.table.reading import counter
 from omnigraph.table.reading import metered as metered
 from omnigraph.table.torn import not_whole, torn_version
+from omnigraph.table.verified import VerifiedFiles
 
 if TYPE_CHECKING:
     from omnigraph.store import Store
@@ -122,8 +123,9 @@ def same_files(one: LanceDataset, other: LanceDataset) -> bool:
 class Tables:
     """Lance datasets of one graph, opened by version and remembered."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, verify: bool = False) -> None:
         self._store = store
+        self._verified = VerifiedFiles() if verify and not store.is_remote else None
         self._options = store.lance_options()
         self._session = lance.Session()  # type: ignore[attr-defined]  # public, but not in its __all__
         self._lock = threading.Lock()
@@ -154,6 +156,12 @@ class Tables:
 
     def open(self, ref: TableRef, version: int, meter: Meter | None = None, cls: str = "versions") -> LanceDataset:
         """The dataset at exactly this version; a version that was opened before costs no request."""
+        handle = self._at(ref, version, meter, cls)
+        if self._verified is not None:
+            self._verified.check(ref, handle)
+        return handle
+
+    def _at(self, ref: TableRef, version: int, meter: Meter | None, cls: str) -> LanceDataset:
         with self._lock:
             found = self._handles.get((ref, version))
             if found is not None:

@@ -73,6 +73,16 @@ def files_of_fragments(handle: LanceDataset, fragment_ids: Iterable[int] | None 
     return fragment_files(handle.uri, chosen)
 
 
+def inherited_files(handle: LanceDataset) -> tuple[str, ...]:
+    """Data files that lie in the folder of another line, by their names: those of a fork lie in its table's own folder."""
+    return tuple(
+        f"data/{file.path}"
+        for fragment in handle.get_fragments()
+        for file in fragment.metadata.files
+        if file.base_id is not None
+    )
+
+
 def index_files(handle: LanceDataset) -> tuple[str, ...]:
     """The files of every index of the handle's version."""
     return tuple(

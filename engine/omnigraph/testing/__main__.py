@@ -1,4 +1,4 @@
-"""``python -m omnigraph.testing crash|fault|pause|soak|evolve``: the long forms of the reliability suites, as commands."""
+"""``python -m omnigraph.testing crash|fault|pause|soak|evolve|rot``: the long forms of the reliability suites, as commands."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ usage: python -m omnigraph.testing COMMAND [arguments]
   crash   kill every write at every request and failpoint, recover, judge
   fault   every request of every write fails in every way
   pause   stop every write at every place, recover and write on, let it go on, judge
+  rot     flip a bit of a file, see that it is named and that nothing is published from it
   soak    many processes beside each other, killed and stopped, for as long as wanted
   evolve  schemas that change beside loaders and a compactor, all of them killed at random
 
@@ -25,6 +26,10 @@ def main(arguments: list[str]) -> int:
         from omnigraph.testing import matrix
 
         return matrix.main(command, rest)
+    if command == "rot":
+        from omnigraph.testing import rot
+
+        return rot.main(rest)
     if command == "soak":
         from omnigraph.testing import soak
 

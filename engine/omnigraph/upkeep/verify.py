@@ -33,7 +33,7 @@ from omnigraph.table.fresh import damaged
 from omnigraph.table.version_list import version_files
 from omnigraph.upkeep.checkpoints import state_of
 from omnigraph.upkeep.rubbish import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
-from omnigraph.upkeep.verify_files import checksum_problems
+from omnigraph.upkeep.verify_files import checksum_problems, line_problems
 from omnigraph.upkeep.verify_rows import check_rows
 from omnigraph.wire.verify import DAMAGE as DAMAGE
 from omnigraph.wire.verify import PENDING as PENDING
@@ -69,6 +69,7 @@ def verify(
         if not any(problem.severity == DAMAGE and problem.table_key for problem in problems):
             problems += _row_problems(engine, held, meter, deep=deep)
         if deep:
+            problems += line_problems(engine, held)
             problems += _history_problems(engine, held, meter)
             with progress.phase("reading", total=sum(pin.rows for pin in held.state.tables.values())):
                 problems += _deep_problems(engine, held, rotten, meter)

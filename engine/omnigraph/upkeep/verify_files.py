@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from omnigraph.commit.engine import Engine
 from omnigraph.core import progress
 from omnigraph.manifest.rows import Pin
-from omnigraph.table.checksums import Place, mismatch, place_of, read_lines
+from omnigraph.manifest.swap import Held
+from omnigraph.table.checksums import Place, line_place, mismatch, place_of, read_lines
 from omnigraph.table.collect import retained_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.wire.verify import DAMAGE, RUBBISH, Problem
@@ -34,6 +35,20 @@ def checksum_problems(engine: Engine, pin: Pin) -> Iterator[Problem]:
         if problem is not None:
             what = f"{path} of {pin.key}, version {version}: {problem}"
             yield Problem(DAMAGE, "checksum", what, pin.key)
+
+
+def line_problems(engine: Engine, held: Held) -> Iterator[Problem]:
+    """The same for the version files and transactions of one line of the manifest."""
+    relative = engine.manifest.ref(held.state.ref).relative
+    place = line_place(engine.store, relative, held.state.identity)
+    if place is None:
+        return
+    lines = read_lines(place)
+    for path in sorted(lines.known):
+        if path.startswith(f"{relative}/") and os.path.lexists(os.path.join(place.root, path)):
+            problem = mismatch(place, lines, path)
+            if problem is not None:
+                yield Problem(DAMAGE, "checksum", f"{path} of __manifest: {problem}")
 
 
 def _version(place: Place, versions: dict[str, int] | None, path: str) -> int | str | None:

@@ -111,7 +111,7 @@ def test_other_datasets_have_no_checksums(uri: str) -> None:
 
 
 def test_a_fork_has_the_checksums_of_its_table() -> None:
-    assert place_of(f"/g/{LOCATION}/tree/b") == Place("/g", LOCATION, f"{LOCATION}/tree/b")
+    assert place_of(f"/g/{LOCATION}/tree/b") == Place("/g", LOCATION, f"{LOCATION}/tree/b", layout.table_ulid(LOCATION))
 
 
 def test_folding_keeps_the_lines_of_files_and_of_pending_operations(place: Place) -> None:

@@ -22,7 +22,9 @@ def run(
     from omnigraph import graph
 
     call.announce()
-    with graph.init(call.uri, schema, storage_options=call.options, actor=call.actor) as made:
+    with graph.init(
+        call.uri, schema, storage_options=call.options, actor=call.actor, durability=call.durability
+    ) as made:
         catalog = made.catalog
         created = Created(
             uri=made.uri,

@@ -11,6 +11,7 @@ from omnigraph.core import documents, failpoints
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.store import layout
+from omnigraph.table import checksums
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.torn import TornVersion, torn_versions
 
@@ -47,6 +48,7 @@ def move_aside(
         "given_up": list(given_up),
     }
     engine.store.create(layout.quarantined_versions_key(run), documents.canonical(body), meter=meter)
+    checksums.forget(engine.store, frozenset(one.path for one in torn))
     failpoints.hit("torn.before_delete", run=run)
     for one in torn:
         engine.store.delete(one.path, meter=meter)

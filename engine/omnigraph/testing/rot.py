@@ -1,0 +1,239 @@
+"""Flip one bit of one file, again and again, and see that it is named: ``python -m omnigraph.testing rot``.
+
+    python -m omnigraph.testing rot [--flips N] [--seconds N] [--seed N]
+
+Each flip hits any file that the newest state names (data, blobs, deletions, indexes, version and transaction files of tables and of
+the manifest) or an intent. `verify --deep` has to name that file; a reader that checks, a merge, an upkeep run and a fill have to
+refuse it or never use it; what is published stays. The calls run in a process of its own, whose memory is bounded by twice that
+of the undamaged run. Prints a ledger; exit code 1 if there is a finding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from omnigraph import graph as graphs
+from omnigraph.commit.engine import MAIN
+from omnigraph.core import failpoints
+from omnigraph.core.errors import OmnigraphError
+from omnigraph.graph import Graph
+from omnigraph.store import layout
+from omnigraph.table.dataset import TableRef
+from omnigraph.table.files import live_files, version_files
+from omnigraph.testing.children import Child
+
+SCHEMA: Final = """
+node Person { name: String @key  age: I32? @index  photo: Blob? }
+edge Knows: Person -> Person
+"""
+FLIP_S: Final = 120.0
+_ROWS = 60
+_BLOB_BYTES: Final = (10, 80_000, 5_000_000)
+
+
+def make(root: Path) -> None:
+    """A graph with every kind of file: data, blobs inside and outside of them, deletions, indexes, several versions."""
+    blobs = [bytes([number]) * size for number, size in enumerate(_BLOB_BYTES)]
+    rows: list[Any] = [
+        {"type": "Person", "data": {"name": f"p{n}", "age": n, "photo": blobs[n] if n < len(blobs) else None}}
+        for n in range(_ROWS)
+    ]
+    rows += [{"edge": "Knows", "from": f"p{n}", "to": f"p{n + 1}"} for n in range(_ROWS // 3)]
+    with graphs.init(root, SCHEMA) as graph:
+        graph.load(rows, mode="append")
+        graph.optimize()
+        graph.load([{"type": "Person", "data": {"name": "p5", "age": 7}}], mode="merge")
+        graph.mutate('query q() { delete Person where name = "p50" }')
+        graph.load([{"type": "Person", "data": {"name": f"late{n}"}} for n in range(3)], mode="append")
+
+
+def live(root: Path) -> list[str]:
+    """Every file that the newest state names, below the root, those of the manifest's newest version included."""
+    with graphs.open(root, read_only=True) as graph:
+        engine = graph._engine
+        held = engine.latest(MAIN)
+        found = [f"{layout.MANIFEST}/{path}" for path in version_files(held.handle)]
+        for pin in held.state.tables.values():
+            handle = engine.tables.open(TableRef(pin.location, pin.ref), pin.version)
+            found += [f"{pin.location}/{path}" for path in live_files(handle)]
+    return sorted(found)
+
+
+def flip(path: Path, *, at: int, bit: int) -> None:
+    """Flip one bit; a second time puts it back."""
+    with open(path, "r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ (1 << bit)]))
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of a row of flips. ``kinds``: how many hit each kind of file."""
+
+    flips: int
+    kinds: dict[str, int]
+    findings: tuple[str, ...]
+
+
+# --- one flip -----------------------------------------------------------------------------------------------------------
+
+
+def _interrupted(root: Path) -> str:
+    """Leave an intent. Return its key."""
+    with graphs.open(root) as graph, failpoints.armed("publish.before_swap", "raise"):
+        try:
+            graph.load([{"type": "Person", "data": {"name": "never"}}], mode="append")
+        except OmnigraphError as error:
+            return layout.intent_key(str(error.facts["operation_id"]))
+    raise AssertionError("the write was to be interrupted")
+
+
+def _calls() -> Iterator[tuple[str, Callable[[Graph], Any]]]:
+    yield "read", lambda graph: [graph.snapshot().to_arrow(one).num_rows for one in ("Person", "Knows")]
+    yield "merge", lambda graph: graph.load([{"type": "Person", "data": {"name": "p7", "age": 99}}], mode="merge")
+    yield "optimize", lambda graph: graph.optimize()
+    text = SCHEMA.replace("photo", "size: I32 photo")
+    yield "fill", lambda graph: graph.schema.apply(text, fill={"Person.size": 1})
+
+
+def _judge(say: Callable[[Any], None], root: str, path: str, expected: dict[str, list[dict[str, Any]]] | None) -> None:
+    """Say what is wrong, and how much memory it took. ``expected``: the rows; None where they are to be said."""
+    found: list[str] = []
+    if expected is not None and not _named(root, path):
+        found.append(f"verify does not name {path}")
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for name, call in _calls():
+        try:
+            with graphs.open(root, verify_reads=True) as graph:
+                call(graph)
+                rows[name] = _rows(graph)
+        except OmnigraphError:
+            continue  # it says that something is damaged; what, the command above has said
+        if expected is not None and rows[name] != expected[name]:
+            found.append(f"{name} published what it read from {path}")
+    say((found, rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+
+
+def _named(root: str, path: str) -> bool:
+    try:
+        with graphs.open(root, read_only=True) as graph:
+            return any(path in problem.message for problem in graph.verify(deep=True).problems)
+    except OmnigraphError as error:
+        return path in error.message
+
+
+def _rows(graph: Graph) -> list[dict[str, Any]]:
+    people = graph.snapshot().to_arrow("Person", columns=["name", "age"])
+    return sorted(people.to_pylist(), key=lambda row: str(row["name"]))
+
+
+def run(
+    *,
+    flips: int,
+    seed: int = 0,
+    seconds: float = 3600.0,
+    scratch: Path | None = None,
+    prepare: Callable[[Path], Any] = lambda root: None,
+    told: Callable[[str], None] = lambda line: None,
+) -> Report:
+    """Flip so many bits, one at a time. ``prepare`` is called with the graph before."""
+    base = Path(tempfile.mkdtemp(prefix="rot-", dir=scratch))
+    try:
+        return _run(base, flips, random.Random(seed), time.monotonic() + seconds, prepare, told)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _run(
+    base: Path,
+    flips: int,
+    rng: random.Random,
+    until: float,
+    prepare: Callable[[Path], Any],
+    told: Callable[[str], None],
+) -> Report:
+    sound = base / "sound"
+    make(sound)
+    files = [path for path in live(sound) if (sound / path).stat().st_size]
+    by_kind: dict[str, list[str]] = {}
+    for path in files:
+        by_kind.setdefault(_kind(path), []).append(path)
+    pending = base / "pending"
+    shutil.copytree(sound, pending)
+    intent = _interrupted(pending)
+    by_kind["intent"] = [intent]
+    prepare(sound)
+    expected, memory = _undamaged(sound, base / "whole")
+    kinds: Counter[str] = Counter()
+    findings: list[str] = []
+    for number in range(flips):
+        if time.monotonic() > until:
+            break
+        kind = sorted(by_kind)[number % len(by_kind)]
+        path = rng.choice(by_kind[kind])
+        root = base / f"g{number}"
+        shutil.copytree(pending if kind == "intent" else sound, root)
+        at, bit = rng.randrange((root / path).stat().st_size), rng.randrange(8)
+        flip(root / path, at=at, bit=bit)
+        kinds[kind] += 1
+        for finding in _findings(root, path, expected, memory):
+            findings.append(f"{finding} (byte {at}, bit {bit})")
+            told(findings[-1])
+        shutil.rmtree(root)
+    return Report(sum(kinds.values()), dict(kinds), tuple(findings))
+
+
+def _kind(path: str) -> str:
+    parts = path.split("/")
+    return parts[1] if parts[0] == layout.MANIFEST else "blobs" if parts[2] == "data" and len(parts) > 4 else parts[2]
+
+
+def _undamaged(sound: Path, root: Path) -> tuple[dict[str, Any], int]:
+    shutil.copytree(sound, root)
+    with Child(_judge, str(root), "", None) as child:
+        _, rows, memory = child.hear(FLIP_S)
+    shutil.rmtree(root)
+    return rows, memory
+
+
+def _findings(root: Path, path: str, expected: dict[str, Any], memory: int) -> list[str]:
+    with Child(_judge, str(root), path, expected) as child:
+        try:
+            heard = child.hear(FLIP_S)
+        except TimeoutError:
+            child.kill()
+            return [f"a call over {path} did not end within {FLIP_S:.0f} s"]
+    if heard is None:
+        return [f"the process that read {path} has died"]
+    found, _, used = heard
+    return [*found, *([f"{path} took {used} KiB of memory, {memory} undamaged"] if used > 2 * memory else [])]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m omnigraph.testing rot", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--flips", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args(arguments)
+    started = time.monotonic()
+    report = run(
+        flips=chosen.flips, seed=chosen.seed, seconds=chosen.seconds, told=lambda line: print(line, flush=True)
+    )
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.kinds.items()))
+    seconds = time.monotonic() - started
+    print(f"rot: {report.flips} flips ({kinds}), {len(report.findings)} findings, {seconds:.0f} s")
+    return int(bool(report.findings))
