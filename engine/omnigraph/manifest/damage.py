@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from omnigraph.core.errors import Corruption, NotFound, OmnigraphError
+from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, StoreRefused
 from omnigraph.store import layout
 from omnigraph.table import checksums, fresh
 from omnigraph.table.dataset import TableRef
+from omnigraph.table.errors import brief
 from omnigraph.table.torn import torn_version
 from omnigraph.table.version_list import version_files
 
@@ -26,26 +27,41 @@ def explained(store: Store, ref: TableRef, error: OmnigraphError) -> OmnigraphEr
     """The error of opening the newest version of a line, as what it means."""
     if isinstance(error, NotFound):
         return _absent(store, ref, error)
-    listed = () if store.is_remote else version_files(store, ref)
-    torn = torn_version(store, ref, listed[-1].version) if listed else None
-    if torn is None:
-        return _rotten(store, ref, listed[-1].version, error) if listed else error
+    if store.is_remote or isinstance(error, StoreRefused):
+        return error
+    listed = version_files(store, ref)
+    return _bad_version(store, ref, listed[-1].version) or error if listed else error
+
+
+def unreadable(store: Store, ref: TableRef, error: Exception) -> OmnigraphError:
+    """The error of reading a version that opens. What Lance makes of a damaged version file may raise anything."""
+    listed = () if store.is_remote else version_files(store, ref)  # a file of zeros says that it is of version 0
+    found = _bad_version(store, ref, listed[-1].version) if listed else None
+    if found is not None:
+        return found
+    if isinstance(error, OmnigraphError):
+        return error
     return Corruption(
-        f"version {torn.version} of __manifest was not written whole: {torn.why}: file={torn.path}",
+        f"the newest version of __manifest does not read: {brief(error)}",
         hint=repair_hint(store.uri),
         object="__manifest",
-        version=torn.version,
-        file=torn.path,
     )
 
 
-def _rotten(store: Store, ref: TableRef, version: int, error: OmnigraphError) -> OmnigraphError:
-    """The error, or ``Corruption`` with the file where a version file or transaction differs from its checksum."""
-    if "file" in error.facts or error.facts.get("fate") in _PASSED_ON:
-        return error
+def _bad_version(store: Store, ref: TableRef, version: int) -> Corruption | None:
+    """A version file that is torn, or one of its files that differs from its checksum."""
+    torn = torn_version(store, ref, version)
+    if torn is not None:
+        return Corruption(
+            f"version {torn.version} of __manifest was not written whole: {torn.why}: file={torn.path}",
+            hint=repair_hint(store.uri),
+            object="__manifest",
+            version=torn.version,
+            file=torn.path,
+        )
     found = checksums.damaged_version_file(store, ref.relative, version)
     if found is None:
-        return error
+        return None
     path, problem = found
     return Corruption(
         f"a file of __manifest is damaged: {problem}: version={version} file={path}",

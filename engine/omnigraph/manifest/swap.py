@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omnigraph.core.errors import Corruption, OmnigraphError, UnsupportedStorage
+from omnigraph.core.errors import Corruption, OmnigraphError, StoreRefused, StoreUnavailable, UnsupportedStorage
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import codec, damage, digests, fragments, reading
 from omnigraph.manifest import rows as r
@@ -22,7 +22,7 @@ from omnigraph.store import layout
 from omnigraph.store.durability import SyncFailed
 from omnigraph.table import checksums, strict
 from omnigraph.table.dataset import TableRef, Tables
-from omnigraph.table.errors import Fate, classify
+from omnigraph.table.errors import Fate, classify, panics_raised
 from omnigraph.table.strict import Fragments, SwapLost, SwapUnknown
 
 __all__ = ["Held", "Manifest", "Merged", "SwapLost", "SwapUnknown", "Written"]
@@ -103,9 +103,12 @@ class Manifest:
         except OmnigraphError as error:
             raise damage.explained(self._tables.store, self.ref(ref), error) from error
         try:
-            return self._held(ref, handle, meter)
-        except (Corruption, UnsupportedStorage) as error:  # a version file of zeros reads as one that says nothing
-            raise damage.explained(self._tables.store, self.ref(ref), error) from error
+            with panics_raised():
+                return self._held(ref, handle, meter)
+        except (StoreUnavailable, StoreRefused):
+            raise
+        except Exception as error:
+            raise damage.unreadable(self._tables.store, self.ref(ref), error) from error
 
     def open_at(self, ref: str | None, version: int, meter: Meter | None = None) -> Held:
         return self._held(ref, self._tables.open(self.ref(ref), version, meter, "manifest"), meter)

@@ -15,7 +15,14 @@ from typing import Final
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.lines import list_folders
 from omnigraph.commit.recovery.torn import move_aside
-from omnigraph.core.errors import Corruption, NotFound, OmnigraphError
+from omnigraph.core.errors import (
+    Corruption,
+    NotFound,
+    OmnigraphError,
+    StoreRefused,
+    StoreUnavailable,
+    UnsupportedStorage,
+)
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.checkpoints import list_checkpoints
@@ -23,6 +30,7 @@ from omnigraph.manifest.state import State
 from omnigraph.store import layout
 from omnigraph.table import fresh
 from omnigraph.table.dataset import TableRef
+from omnigraph.table.errors import panics_raised
 from omnigraph.table.torn import TornVersion, torn_version, torn_versions
 from omnigraph.table.version_list import version_files, version_path
 from omnigraph.wire.recovery import LineRepair, UnreadableVersion
@@ -81,9 +89,13 @@ def _look(engine: Engine, ref: str | None, meter: Meter) -> _Line:
 def _read(engine: Engine, ref: str | None, version: int, meter: Meter) -> tuple[State | None, str | None]:
     """The state of a version; else None and what is not whole, None where everything is and it still does not read."""
     try:
-        state = engine.manifest.open_at(ref, version, meter).state
-    except (Corruption, NotFound) as error:
-        return None, error.message if error.facts.get("whole") is False else None
+        with panics_raised():
+            state = engine.manifest.open_at(ref, version, meter).state
+    except (StoreUnavailable, StoreRefused, UnsupportedStorage):
+        raise
+    except Exception as error:  # noqa: BLE001 - a version file that has rotted may raise anything
+        torn = isinstance(error, OmnigraphError) and error.facts.get("whole") is False
+        return None, str(error) if torn else None
     if state.head.unsynced_since is None:
         return state, None  # what it names was synced before it was made
     for pin in state.tables.values():
