@@ -111,8 +111,8 @@ class SourceSettings(Part):
     """Whether runs go one at a time, oldest key first."""
     after: tuple[Name, ...] = ()
     """No batch is offered while a batch of one of these sources is due, waiting or under way."""
-    mode: Literal["append", "merge", "overwrite"]
-    """What happens to rows that the graph has."""
+    mode: Literal["append", "merge", "patch", "overwrite"]
+    """What happens to rows that the graph has. patch: what a record or a table does not name keeps its value."""
     unknown_columns: Literal["fail", "ignore", "add"] = "fail"
     """What becomes of columns that the schema does not know. add: each becomes a nullable property, typed from the source, by a
     change of the schema before the batch."""

@@ -386,3 +386,24 @@ def test_a_csv_file_that_ends_inside_quotes_is_refused_as_by_a_load(tmp_path: Pa
     (tmp_path / "odd.csv").write_text('age,name\n3,5" wide\n4,"say ""hi"""\n')
     [found] = batches(Part(find(tmp_path / "odd.csv")[0], 1))
     assert found["name"].to_pylist() == ['5" wide', 'say "hi"']
+
+
+@pytest.mark.parametrize("validate", ["driver", "spark"])
+def test_partial_rows_and_stubs_come_through_executors(spark: Any, tmp_path: Path, validate: str) -> None:
+    schema = "node Person @stub(assumed) { name: String @key  age: I32?  assumed: Bool? }\nedge Knows: Person -> Person"
+    with og.init(tmp_path / "stubs", schema) as graph:
+        graph.load([{"type": "Person", "data": {"name": "ann", "age": 30}}], mode="append")
+        edges = spark.createDataFrame([("ann", "bob"), ("cat", "bob")], "`from` string, `to` string")
+        policy: dict[str, Any] = {"on_missing_endpoint": "stub", "validate": validate}
+        with pytest.raises(og.errors.DataInvalid, match="2 of 2 records fail the check 'endpoints'"):
+            load(spark, graph, {"Knows": edges}, mode="append", bounds={"endpoints": 0.5}, **policy)
+        receipt = load(spark, graph, {"Knows": edges}, mode="append", **policy)
+        assert receipt.stubs == {"Person": 2} and receipt.rejected.missing_ids == {"bob": 2, "cat": 1}
+        named = tmp_path / "rows.json"
+        named.write_text('{"name": "bob", "age": 7}\n{"name": "ann"}\n')
+        patched = load(spark, graph, {"Person": Files([str(named)], "ndjson")}, mode="patch", validate=validate)
+        change = patched.tables["node:Person"]
+        assert (change.inserted, change.updated, change.unchanged) == (0, 1, 1)
+        found = {row["name"]: (row["age"], row["assumed"]) for row in graph.snapshot().to_arrow("Person").to_pylist()}
+        assert found == {"ann": (30, False), "bob": (7, False), "cat": (None, True)}
+        assert graph.verify(deep=True).ok

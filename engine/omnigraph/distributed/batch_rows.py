@@ -18,6 +18,7 @@ import pyarrow as pa
 from omnigraph.commit.txn import Txn
 from omnigraph.distributed.fragments import StagedFragments, staged_otherwise
 from omnigraph.distributed.id_reuse import AdoptedIds
+from omnigraph.distributed.patch_rows import completed, joined
 from omnigraph.distributed.staged_part import Complaints, Split, StagedPart, Stretch, TaskRows
 from omnigraph.schema import Catalog, table_schema
 from omnigraph.schema.catalog import EdgeType, TableType
@@ -25,7 +26,7 @@ from omnigraph.table import staged as fragments_
 from omnigraph.table.arrays import one_array
 from omnigraph.table.dataset import TableRef
 from omnigraph.write.base.blocks import Block, OriginLog
-from omnigraph.write.base.changes import Mode, Origin, SourcePart, TypeChange
+from omnigraph.write.base.changes import Mode, Origin, SourcePart, TypeChange, Unnamed
 from omnigraph.write.base.rejects import Rejected
 from omnigraph.write.base.violations import Violation, ViolationLog
 from omnigraph.write.base.wording import Wording
@@ -165,6 +166,10 @@ class PartInput:
             [np.full(one.rows, one.minted) if isinstance(one.minted, bool) else one.minted for one in parts]
         )
 
+    def unnamed(self, key: str) -> Unnamed:
+        """Of a patch, properties that rows of the table do not name."""
+        return joined([(held.rows, held.unnamed) for held in self.tables[key]])
+
     # --- staged rows ---------------------------------------------------------------------------------------------------
 
     def blocks(
@@ -174,16 +179,24 @@ class PartInput:
         have the ids that they took over."""
         declared = self.catalog.by_table_key(key)
         wording = Wording(declared, self.origins(key))
-        minted = self.minted(key)
+        minted, unnamed = self.minted(key), self.unnamed(key)
         first = 0
         for batch in self.key_batches(txn, key, names):
             mine = minted if isinstance(minted, bool) else minted[first : first + batch.num_rows]
             block = Block(batch, first, mine, wording)
-            yield block if adopted is None else adopted.put_into(block)
+            block = block if adopted is None else adopted.put_into(block)
+            yield completed(block, unnamed, txn) if unnamed else block
             first += batch.num_rows
 
-    def read_again(self, txn: Txn, key: str, row: int, names: Sequence[str]) -> list[Any]:
+    def read_again(
+        self, txn: Txn, key: str, row: int, names: Sequence[str], adopted: AdoptedIds | None = None
+    ) -> list[Any]:
         """The values of one staged row."""
+        unnamed = self.unnamed(key)
+        if not unnamed.keys().isdisjoint(names):
+            blocks = self.blocks(txn, key, list(dict.fromkeys(("id", *names))), adopted)
+            block = next(one for one in blocks if row < one.first_row + one.batch.num_rows)
+            return [block.batch.column(name)[row - block.first_row].as_py() for name in names]
         at = next(one for one in self.fragments(key) if one.first_row <= row < one.first_row + one.rows)
         pin, first = txn.pin(key), at.first_row
         read = fragments_.read_rows(
@@ -232,7 +245,11 @@ class PartInput:
         # In one piece: how duplicates are worded must not depend on how the rows were cut.
         rows = pa.Table.from_batches(self.key_batches(txn, key), schema=schema).combine_chunks()
         numbered = rows.append_column(ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
-        return TypeChange(declared, numbered, mode, minted=self.minted(key), origin=self._one_origin(key))
+        unnamed = {name: mask for name, mask in self.unnamed(key).items() if name in schema.names}
+        origin = self._one_origin(key)
+        return TypeChange(
+            declared, numbered, mode, minted=self.minted(key), origin=origin, unnamed=unnamed if unnamed else None
+        )
 
     def _one_origin(self, key: str) -> Origin:
         """One origin for all rows of a table; a number a row only where rows are not numbered through."""

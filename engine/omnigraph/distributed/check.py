@@ -9,6 +9,7 @@ from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.gate import entering
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.meter import Meter
+from omnigraph.core.modes import INPUT_MODES
 from omnigraph.distributed.batch_rows import PartInput
 from omnigraph.distributed.fragments import schema_id_of
 from omnigraph.distributed.parts_report import PartsReport, parts_digest
@@ -51,7 +52,7 @@ def check_parts(
         bounds=bounds,
         on_missing_endpoint=on_missing_endpoint,
     )
-    options.check_mode()
+    options.check_mode(INPUT_MODES)
     with entering(txn._engine, "check"):
         return _checked(txn, list(parts), types, options, Checker(Budget.of(memory_mb), exchange, exchange_always))
 

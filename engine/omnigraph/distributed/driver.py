@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any, Final
@@ -22,6 +22,7 @@ from omnigraph.commit.txn import Txn
 from omnigraph.distributed.batch_rows import PartInput
 from omnigraph.distributed.id_reuse import AdoptedIds
 from omnigraph.distributed.map import CommittedItem, Item, MapRows, Questions, StagedItem
+from omnigraph.distributed.patch_rows import between, lacking, required
 from omnigraph.distributed.reduce import PLACEHOLDER, Found, PartitionResult, ReducePartition
 from omnigraph.distributed.shuffle import Exchange, Partitioning
 from omnigraph.distributed.stage_task import PartTask
@@ -114,15 +115,29 @@ class PartitionedCheck:
         asks = not self.given.malformed
         given = frozenset(key for key in self.given.tables if self._minted(key) is not True)
         asked = Questions(self.mode, self.given.keys, given, asks=asks)
+        lacking = [one for key in self.given.tables if asks for one in self._lacking(key, every)]
         if self.mode != "merge" or not asks or not self._has_others():
             answers = self._run(asked, {}, every)
-            return _found(answers), self._addresses(answers)
+            return [*lacking, *_found(answers)], self._addresses(answers)
         # Which committed rows go is known when ids have been compared.
         first = self._run(replace(asked, others=False), {}, every)
         addresses = self._addresses(first)
         gone = {key: np.sort(one[one != NOWHERE]) for key, one in addresses.items()}
         second = self._run(replace(asked, ids=False), gone, every)
-        return [*_found(first), *_found(second)], addresses
+        return [*lacking, *_found(first), *_found(second)], addresses
+
+    def _lacking(self, key: str, every: bool) -> Iterator[Found]:
+        """New rows of a patch without what the schema requires: their ids are looked up here."""
+        unnamed = required(self.given.catalog.by_table_key(key), self.given.unnamed(key))
+        if not unnamed:
+            return
+        gone = self._gone.get(key, np.empty(0, dtype=np.int64))
+        for one in lacking(self.given.blocks(self.txn, key, ["id"], self.adopted.get(key)), unnamed, self.txn):
+            rows = one.rows[~np.isin(one.rows, gone)].tolist()
+            if rows:
+                said = [replace(one.describe(row), record=row) for row in (rows if every else rows[:SHOWN_MAX])]
+                reasons = tuple(zip(rows, said, strict=True)) if every else ()
+                yield Found(key, v.REQUIRED, True, (0, "", 0), len(rows), tuple(said[:SHOWN_MAX]), reasons)
 
     def _has_others(self) -> bool:
         declared = [self.given.catalog.by_table_key(key) for key in self.given.tables]
@@ -146,7 +161,7 @@ class PartitionedCheck:
 
     def _staged_items(self, key: str) -> list[StagedItem]:
         minted, adopted = self.given.minted(key), self.adopted.get(key)
-        gone = self._gone.get(key)
+        gone, unnamed = self._gone.get(key), self.given.unnamed(key)
         found = []
         for fragment in self.given.fragments(key):
             first, last = fragment.first_row, fragment.first_row + fragment.rows
@@ -158,6 +173,7 @@ class PartitionedCheck:
                     minted if isinstance(minted, bool) else minted[first:last],
                     None if adopted is None else adopted.between(first, last),
                     None if gone is None else gone[slice(*np.searchsorted(gone, [first, last]).tolist())],
+                    between(unnamed, first, last),
                 )
             )
         return found

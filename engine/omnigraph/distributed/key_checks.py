@@ -19,6 +19,7 @@ from omnigraph.commit.txn import Txn
 from omnigraph.distributed.batch_rows import PartInput, key_columns
 from omnigraph.distributed.id_reuse import AdoptedIds
 from omnigraph.distributed.pass_rules import Budget, PassCardinality, PassUnique, forget_texts
+from omnigraph.distributed.patch_rows import completed, lacking, required
 from omnigraph.schema import table_schema
 from omnigraph.schema.catalog import EdgeType, TableType
 from omnigraph.table.arrays import positions
@@ -26,6 +27,8 @@ from omnigraph.write.base.blocks import Block
 from omnigraph.write.base.changes import Mode, PinnedView, TypeChange
 from omnigraph.write.base.committed_rows import is_scanned
 from omnigraph.write.base.constants import ENDS
+from omnigraph.write.base.rejects import Finding
+from omnigraph.write.rules.completion import complete
 from omnigraph.write.rules.edge_rules import CardinalityRule
 from omnigraph.write.rules.id_reuse import adopt_ids, committed_ids, identifying_group
 from omnigraph.write.rules.key_rules import KeyedRows, UniqueRule, unique_groups
@@ -74,7 +77,7 @@ def matched_ids(given: PartInput, txn: Txn, mode: Mode, budget: Budget) -> Check
 
 def held_changes(given: PartInput, txn: Txn, mode: Mode) -> list[TypeChange]:
     """Staged parts as a change set that holds their key columns: for finding out which rows have to go."""
-    return [adopt_ids(given.change(txn, key, mode), txn) for key in given.tables]
+    return [complete(adopt_ids(given.change(txn, key, mode), txn), txn) for key in given.tables]
 
 
 def adopt_in_passes(given: PartInput, txn: Txn, mode: Mode, budget: Budget, view: PinnedView) -> dict[str, AdoptedIds]:
@@ -135,6 +138,7 @@ class _KeyChecks:
         for key, one in checks.items():
             if self._evaluation.asks:
                 self._adopt(key)
+                self._evaluation.report(key, self._lacking(key))
             for block in self._blocks(key, None if self._values else ["id", *_ends_of(one.type)]):
                 self._evaluation.feed(key, block)
             self._forget_ids(key)
@@ -157,7 +161,17 @@ class _KeyChecks:
             return self._given.blocks(self._txn, key, names, adopted)
         if key not in self._held:
             self._held[key] = list(self._given.blocks(self._txn, key, key_columns(declared)))
-        return (block if adopted is None else adopted.put_into(block) for block in self._held[key])
+        if adopted is None:
+            return iter(self._held[key])
+        # Edges that took an id over are committed ones only now.
+        unnamed = self._given.unnamed(key)
+        return (completed(adopted.put_into(block), unnamed, self._txn) for block in self._held[key])
+
+    def _lacking(self, key: str) -> Iterator[Finding]:
+        """New rows of a patch without what the schema requires."""
+        unnamed = required(self._given.catalog.by_table_key(key), self._given.unnamed(key))
+        if unnamed:
+            yield from lacking(self._blocks(key, ["id"]), unnamed, self._evaluation.view)
 
     # --- ids and endpoints, block by block -------------------------------------------------------------------------------
 
@@ -201,7 +215,7 @@ class _KeyChecks:
                 self._evaluation.report(key, rule.ask(self._evaluation.view, nodes), asked=True)
 
     def _again(self, key: str) -> Any:
-        return partial(self._given.read_again, self._txn, key)
+        return partial(self._given.read_again, self._txn, key, adopted=self._adopted.get(key))
 
 
 def _ends_of(declared: TableType) -> list[str]:

@@ -30,6 +30,7 @@ from omnigraph.distributed.fragments import StagedFragments, schema_id_of
 from omnigraph.distributed.key_checks import CheckResult, matched_ids
 from omnigraph.distributed.merge import PartMerge, located
 from omnigraph.distributed.parts_report import PartsReport, is_trusted
+from omnigraph.distributed.patch_rows import between
 from omnigraph.distributed.placement import Checker, Remaining, evolved
 from omnigraph.distributed.rewrite import Pack, Rewrite, RewrittenRows, pack, packs, rewrite
 from omnigraph.distributed.stage_task import ROWS_PER_FILE, PartTask, at_pins, describe
@@ -129,7 +130,7 @@ class PartLoad:
     def _checked(self, txn: Txn) -> Prepared | None:
         self._check_base(txn)
         self.drop_written()
-        if self.options.mode == "merge":
+        if self.options.checked_mode == "merge":
             return self._merge(txn)
         found = self._rows_that_leave(txn)
         gone = _by_table(found.gone)
@@ -148,7 +149,7 @@ class PartLoad:
         return Prepared(tuple(steps), reads, revalidate=again, stage_first=True)
 
     def _check_base(self, txn: Txn) -> None:
-        if evolved(self.given, txn) and self.options.mode == "merge":
+        if evolved(self.given, txn) and self.options.checked_mode == "merge":
             # Rows that are compared with those in the graph would have to be read as they are now: the tasks have made them before.
             raise SchemaChanged(
                 "the schema of these types has changed since the parts were staged",
@@ -256,13 +257,17 @@ class PartLoad:
     def rewrites(self, key: str, gone: Iterable[int]) -> Rewrites:
         """``gone``: the rows that leave."""
         rows = np.array(sorted(gone), dtype=np.int64)
-        minted = self.given.minted(key)
+        minted, unnamed = self.given.minted(key), self.given.unnamed(key)
         items = Rewrites()
         for fragment in self.given.fragments(key):
             low, high = np.searchsorted(rows, [fragment.first_row, fragment.first_row + fragment.rows])
             mine: RowIndex = rows[low:high]
             made = np.full(len(mine), minted) if isinstance(minted, bool) else minted[mine]
-            items.add(Rewrite(key, fragment.described, mine - fragment.first_row, made), fragment.first_row)
+            item = Rewrite(key, fragment.described, mine - fragment.first_row, made)
+            if self.options.mode == "patch":
+                left_out = between(unnamed, fragment.first_row, fragment.first_row + fragment.rows)
+                item = replace(item, unnamed=left_out)
+            items.add(item, fragment.first_row)
         return items
 
     def _rewrite(self, task: PartTask, items: list[Rewrite]) -> list[RewrittenRows]:

@@ -7,7 +7,7 @@ columns go where; nothing is checked here. Credentials come from the environment
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from omnigraph.distributed.id_reuse import AdoptedIds
+from omnigraph.distributed.patch_rows import OneTable, completed
 from omnigraph.distributed.shuffle import ADDRESS, ROW, Partitioning, Piece, Side, Tag
 from omnigraph.distributed.stage_task import PartTask
 from omnigraph.schema.arrow import table_schema
@@ -26,7 +27,7 @@ from omnigraph.table.dataset import Tables
 from omnigraph.table.keys import KeyCache
 from omnigraph.table.pinned import PinnedTable
 from omnigraph.write.base.blocks import Block
-from omnigraph.write.base.changes import Mode, RowIndex
+from omnigraph.write.base.changes import Mode, RowIndex, Unnamed
 from omnigraph.write.base.constants import ENDS
 from omnigraph.write.base.wording import NOWHERE, Wording
 from omnigraph.write.rules.key_rules import is_keyable, unique_groups
@@ -36,6 +37,7 @@ pc: Any = pyarrow.compute
 IDS: Final = "ids"
 CARD: Final = "card"
 _KEY_CACHE_BYTES: Final = 1 << 20  # nothing is looked up by key here
+_LOOKED_UP_BYTES: Final = 64 << 20  # of a patch, rows whose values are kept are
 
 
 def unique_about(number: int) -> str:
@@ -122,6 +124,7 @@ class StagedItem:
     minted: bool | npt.NDArray[np.bool_] = False
     adopted: AdoptedIds | None = None
     dropped: RowIndex | None = None
+    unnamed: Unnamed = field(default_factory=dict)  # of the rows of this fragment
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,8 @@ class MapRows:
         handle = tables.open(target.table, target.pin)
         schema = table_schema(declared)
         first = item.first_row
+        table = PinnedTable(lambda: handle, target.table, target.pin, handle.count_rows(), KeyCache(_LOOKED_UP_BYTES))
+        view = OneTable(item.key, table, table.rows)
         for batch in fragments_.read_rows(tables, target.table, handle, [item.described], names):
             fields = [schema.field(name) for name in names]
             columns = [one_array(batch.column(one.name), one.type).cast(one.type) for one in fields]
@@ -182,9 +187,11 @@ class MapRows:
                 Wording(declared, NOWHERE),
             )
             first += batch.num_rows
-            yield from self._block(
-                declared, block if item.adopted is None else item.adopted.put_into(block), item, only
-            )
+            block = block if item.adopted is None else item.adopted.put_into(block)
+            if item.unnamed:
+                shifted = replace(block, first_row=block.first_row - item.first_row)
+                block = replace(completed(shifted, item.unnamed, view), first_row=block.first_row)
+            yield from self._block(declared, block, item, only)
 
     def _staged_columns(self, declared: TableType) -> list[str]:
         wanted: set[str] = set()

@@ -7,7 +7,7 @@ compared, written and carried over by ``rewrite`` wherever the workers are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -181,7 +181,7 @@ class PartMerge:
                 adopting = None
             items.append(
                 (
-                    Rewrite(key, item.described, item.dropped, item.dropped_minted, at, mine[at].copy(), adopting),
+                    replace(item, replacing=at, addresses=mine[at].copy(), adopting=adopting),
                     first,
                 )
             )

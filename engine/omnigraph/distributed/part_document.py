@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
@@ -50,6 +49,7 @@ class _Share(Document):
     staged: StagedFragments | None
     stretches: list[_Stretch]
     minted: bool | list[_COUNT]
+    unnamed: dict[str, Literal[True] | list[_COUNT]] = Field(default_factory=dict)
 
 
 class _Violation(Document):
@@ -109,23 +109,7 @@ def to_document(part: StagedPart) -> dict[str, Any]:
             {"order": split.order, "index": split.index, "name": split.name, "records": records}
             for split, records in part.splits
         ],
-        "shares": [
-            {
-                "table_key": one.table_key,
-                "staged": None if one.staged is None else one.staged.to_dict(),
-                "stretches": [
-                    {
-                        "split": stretch.split,
-                        "rows": stretch.rows,
-                        "first_number": stretch.first_number,
-                        "numbers": None if stretch.numbers is None else stretch.numbers.tolist(),
-                    }
-                    for stretch in one.stretches
-                ],
-                "minted": one.minted if isinstance(one.minted, bool) else np.flatnonzero(one.minted).tolist(),
-            }
-            for one in part.tables
-        ],
+        "shares": [_share(one) for one in part.tables],
         "malformed": _complaints(part.malformed),
         "bad_values": _complaints(part.bad_values),
         "rejected": [
@@ -143,6 +127,39 @@ def to_document(part: StagedPart) -> dict[str, Any]:
             for one in part.keys
         ],
     }
+
+
+def _share(one: Any) -> dict[str, Any]:
+    body = {
+        "table_key": one.table_key,
+        "staged": None if one.staged is None else one.staged.to_dict(),
+        "stretches": [
+            {
+                "split": stretch.split,
+                "rows": stretch.rows,
+                "first_number": stretch.first_number,
+                "numbers": None if stretch.numbers is None else stretch.numbers.tolist(),
+            }
+            for stretch in one.stretches
+        ],
+        "minted": _to_rows(one.minted),
+    }
+    return {**body, "unnamed": {name: _to_rows(mask) for name, mask in one.unnamed.items()}} if one.unnamed else body
+
+
+def _to_rows(mask: Any) -> bool | list[int]:
+    found: bool | list[int] = mask if isinstance(mask, bool) else np.flatnonzero(mask).tolist()
+    return found
+
+
+def _to_mask(given: Any, rows: int, what: str) -> Any:
+    if isinstance(given, bool):
+        return given
+    if any(row >= rows for row in given):
+        raise Malformed(f"a row of {what} does not exist")
+    mask = np.zeros(rows, dtype=np.bool_)
+    mask[given] = True
+    return mask
 
 
 def _complaints(given: Any) -> dict[str, Any]:
@@ -203,15 +220,9 @@ def _task_rows(one: _Share, staging_id: str, splits: set[int]) -> Any:
             raise Malformed(f"a stretch of {one.table_key} has another count of numbers than of rows")
         numbers = None if stretch.numbers is None else np.array(stretch.numbers, dtype=np.int64)
         stretches.append(Stretch(stretch.split, stretch.rows, stretch.first_number, numbers))
-    minted: bool | npt.NDArray[np.bool_]
-    if isinstance(one.minted, bool):
-        minted = one.minted
-    else:
-        if any(row >= rows for row in one.minted):
-            raise Malformed(f"a row of {one.table_key} that was given an id does not exist")
-        minted = np.zeros(rows, dtype=np.bool_)
-        minted[one.minted] = True
-    return TaskRows(one.table_key, one.staged, tuple(stretches), minted)
+    minted = _to_mask(one.minted, rows, f"{one.table_key} that was given an id")
+    unnamed = {name: _to_mask(mask, rows, f"{one.table_key} without {name}") for name, mask in one.unnamed.items()}
+    return TaskRows(one.table_key, one.staged, tuple(stretches), minted, unnamed)
 
 
 def _read_complaints(found: _Complaints) -> Any:

@@ -5,9 +5,11 @@ Owns that choice. Whatever is chosen, the rules and what they say are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+
+import numpy as np
 
 from omnigraph.commit.txn import Txn
 from omnigraph.distributed.batch_rows import ROW, PartInput
@@ -15,10 +17,13 @@ from omnigraph.distributed.driver import PartitionedCheck, RowRef
 from omnigraph.distributed.key_checks import CheckResult, adopt_in_passes, check_keys, held_changes
 from omnigraph.distributed.merge import Replacing, located, located_changes
 from omnigraph.distributed.pass_rules import Budget
+from omnigraph.distributed.patch_rows import lacking, required
 from omnigraph.distributed.shuffle import Exchange, Passes
 from omnigraph.distributed.stage_task import PartTask, at_pins
+from omnigraph.write.base.blocks import blocks_of
 from omnigraph.write.base.changes import Mode, RecordingView, TypeChange
-from omnigraph.write.base.rejects import Rejected
+from omnigraph.write.base.rejects import Finding, Rejected, collect_rejected
+from omnigraph.write.base.violations import ViolationLog
 from omnigraph.write.rules.endpoint_policy import EndpointPolicy
 from omnigraph.write.rules.left_out import LeftOut
 from omnigraph.write.rules.quarantine import sift
@@ -106,19 +111,35 @@ class Checker:
 
 def _sort_held(given: PartInput, txn: Txn, mode: Mode, policy: EndpointPolicy) -> Remaining:
     dropped: list[RowRef] = []
+    changes, earlier, rejected = held_changes(given, txn, mode), ViolationLog(), []
+    for at, change in enumerate(changes):
+        found = list(_lacking(given, txn, change))
+        if found and policy.sets_aside:
+            bad = np.unique(np.concatenate([one.rows for one in found]))
+            rejected += collect_rejected(found, bad, partial(_row_ref, change))
+            changes[at] = change.take(np.setdiff1d(np.arange(change.rows.num_rows), bad))
+        for one in found if not policy.sets_aside else ():
+            earlier.add_rows(one.rows.tolist(), len(one.rows), one.describe)
     sifted = sift(
-        held_changes(given, txn, mode),
+        changes,
         given.catalog,
         txn,
         limits=txn.engine.limits,
         record=_row_ref,
         values=False,
         policy=policy,
-        earlier=(given.malformed, given.bad_values),
+        rejected=rejected,
+        earlier=(given.malformed, given.bad_values, earlier),
         dropped=lambda change, rows: dropped.extend(_row_ref(change, row) for row in rows.tolist()),
     )
     kept = {change.table_key: change for change in sifted.changes}
     return Remaining(sifted.left, sifted.verdict, partial(located_changes, txn, given, kept), tuple(dropped))
+
+
+def _lacking(given: PartInput, txn: Txn, change: TypeChange) -> Iterator[Finding]:
+    """New rows of a patch without what the schema requires."""
+    unnamed = required(change.type, given.unnamed(change.table_key))
+    return lacking(blocks_of(change), unnamed, txn) if unnamed else iter(())
 
 
 def _row_ref(change: TypeChange, row: int) -> RowRef:

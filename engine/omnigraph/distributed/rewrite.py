@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from omnigraph.core.errors import Corruption
+from omnigraph.distributed.patch_rows import between
 from omnigraph.distributed.stage_task import PartTask, Target
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import TableType
@@ -27,7 +28,7 @@ from omnigraph.table.dataset import Tables
 from omnigraph.table.keys import KeyCache
 from omnigraph.table.pinned import PinnedTable
 from omnigraph.table.row_equality import same_rows
-from omnigraph.write.base.changes import RowIndex, TypeChange
+from omnigraph.write.base.changes import RowIndex, TypeChange, Unnamed, take_unnamed
 from omnigraph.write.rules.quarantine import row_as_record
 
 pc: Any = pyarrow.compute
@@ -50,6 +51,7 @@ class Rewrite:
     replacing: RowIndex = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     addresses: Addresses = field(default_factory=lambda: np.empty(0, dtype=np.uint64))  # what they replace
     adopting: npt.NDArray[np.bool_] | None = None  # of these, which take the id of what they replace
+    unnamed: Unnamed | None = None  # of a patch, properties that rows do not name
 
     @property
     def is_needed(self) -> bool:
@@ -113,6 +115,7 @@ class _Source:
             lambda: self.handle, target.table, target.pin, self.handle.count_rows(), KeyCache(_KEY_CACHE_BYTES)
         )
         self._ids: dict[int, pa.Array[Any]] = {}  # by the row that a batch begins at
+        self._kept: dict[int, pa.Table] = {}  # the same: values of committed rows
 
     def kept(self) -> npt.NDArray[np.bool_]:
         keep = np.ones(self.count, dtype=np.bool_)
@@ -127,8 +130,30 @@ class _Source:
         for batch in read:
             columns = [one_array(batch.column(field.name), field.type) for field in self._schema]
             columns[0] = self._adopted(first, columns[0])
-            yield first, pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            yield first, self._patched(first, pa.RecordBatch.from_arrays(columns, schema=self._schema))
             first += batch.num_rows
+
+    def _patched(self, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch with the values of what they replace, where they name none."""
+        item = self._item
+        low, high = np.searchsorted(item.replacing, [first, first + batch.num_rows])
+        mine = between(item.unnamed or {}, first, first + batch.num_rows)
+        if not mine or low == high:
+            return batch
+        rows = item.replacing[low:high] - first
+        names = [name for name in self._schema.names if name in mine]
+        if first not in self._kept:
+            self._kept[first] = self._committed.take(pa.array(item.addresses[low:high]), names)
+        for name in names:
+            mask = mine[name]
+            at = np.arange(len(rows)) if isinstance(mask, bool) else np.flatnonzero(mask[rows])
+            kind = self._schema.field(name).type
+            own, kept = batch.column(name), one_array(self._kept[first].column(name), kind)
+            places = np.arange(batch.num_rows, dtype=np.int64)
+            places[rows[at]] = batch.num_rows + at
+            chosen = pa.concat_arrays([own, kept if kept.type == kind else kept.cast(kind)]).take(positions(places))
+            batch = batch.set_column(self._schema.get_field_index(name), self._schema.field(name), chosen)
+        return batch
 
     def _adopted(self, first: int, ids: pa.Array[Any]) -> pa.Array[Any]:
         """The ids of a batch, with those of committed rows where its rows take them."""
@@ -171,7 +196,9 @@ class _Source:
         dropped[item.dropped] = True
         rows = pa.Table.from_batches(list(self.rows(dropped)), schema=self._schema)
         minted: Any = False if item.dropped_minted is None else item.dropped_minted
-        change = TypeChange(self._declared, rows, minted=minted)
+        at = np.flatnonzero(dropped)
+        unnamed = None if item.unnamed is None else take_unnamed(item.unnamed, at)
+        change = TypeChange(self._declared, rows, minted=minted, unnamed=unnamed)
         return tuple(row_as_record(change, row) for row in range(rows.num_rows))
 
     def differing(self) -> npt.NDArray[np.bool_]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.distributed.fragments import StagedFragments
+from omnigraph.distributed.patch_rows import joined, with_placeholders
 from omnigraph.distributed.staged_part import Complaints, Split, StagedPart, Stretch, TaskRows
 from omnigraph.distributed.staging_record import described_files
 from omnigraph.schema.arrow import table_schema
@@ -27,12 +28,13 @@ from omnigraph.table import parts as parts_
 from omnigraph.table import staged as fragments_
 from omnigraph.table.dataset import TableRef, Tables
 from omnigraph.write.base.blocks import Block
-from omnigraph.write.base.changes import TypeChange
+from omnigraph.write.base.changes import TypeChange, Unnamed
 from omnigraph.write.base.rejects import Finding, Rejected, Rejects, collect_rejected
 from omnigraph.write.base.staged_columns import live_fields
 from omnigraph.write.base.violations import ViolationLog
 from omnigraph.write.base.wording import Wording
 from omnigraph.write.rules.quarantine import row_as_record
+from omnigraph.write.rules.validate import known_finding
 from omnigraph.write.rules.value_rules import ValueRules
 from omnigraph.write.sources.batch import TableFile
 from omnigraph.write.sources.json_objects import ObjectReader
@@ -108,6 +110,7 @@ class PartTask:
     set_aside: bool = False
     rows_per_file: int = ROWS_PER_FILE
     limits: Limits = DEFAULT_LIMITS
+    patches: bool = False  # rows need not name every property
 
     def stage_table(self, type: str, rows: Iterable[TableRows], place: int) -> StagedPart:
         """Stage the rows of one type. What the data is to blame for is reported, not raised."""
@@ -143,6 +146,7 @@ class PartTask:
                 source=one.split.name,
                 order=one.split.key,
                 columns=one.columns,
+                partial=self.patches,
             )
             try:
                 for piece in reader.pieces(one.blocks):
@@ -154,9 +158,11 @@ class PartTask:
         """Refuse a table by its columns alone, before anybody reads it."""
         declared = self.catalog.type(type)
         rejects = Rejects(keep=False)
-        TableReader(declared, self.catalog, self.limits, None, rejects, source=name, file=TableFile((), columns)).check(
-            schema
+        file = TableFile((), columns)
+        reader = TableReader(
+            declared, self.catalog, self.limits, None, rejects, source=name, file=file, partial=self.patches
         )
+        reader.check(schema)
 
     def stage_records(self, rows: Iterable[RecordRows], place: int) -> StagedPart:
         """Stage records of any types."""
@@ -172,6 +178,7 @@ class PartTask:
                     partial(work.buffer, one.split),
                     one.split.name,
                     order=one.split.key,
+                    partial=self.patches,
                 )
                 for values in _lists(one.values, self.limits):
                     reader.feed(values)
@@ -193,6 +200,7 @@ class PartTask:
                 order=one.split.key,
                 file=TableFile((), one.columns),
                 reading=READINGS[one.reading],
+                partial=self.patches,
             )
             try:
                 for piece in reader.pieces(one.batches):
@@ -209,6 +217,7 @@ class _Rows:
         self.fields: dict[str, int] = {}
         self.stretches: list[Stretch] = []
         self.minted: list[tuple[int, bool | npt.NDArray[np.bool_]]] = []
+        self.unnamed: list[tuple[int, Unnamed]] = []
         self.buffer: list[pa.RecordBatch] = []
         self.buffered = 0
 
@@ -230,6 +239,7 @@ class _Rows:
         else:
             self.stretches.append(Stretch(split.key, rows, first, numbers))
         self.minted.append((rows, piece.minted))
+        self.unnamed.append((rows, piece.unnamed))
 
     def minted_rows(self) -> bool | npt.NDArray[np.bool_]:
         kinds = {one if isinstance(one, bool) else None for _, one in self.minted}
@@ -299,7 +309,8 @@ class _Work:
             if not piece.batch.num_rows:
                 continue
             block = Block(piece.batch, 0, piece.minted, Wording(declared, piece.origin))
-            findings = list(rules.feed(block))
+            known = (known_finding(one, piece.unnamed) for one in rules.feed(block))
+            findings = [one for one in known if one is not None]
             for finding in findings:
                 self._log.add_rows(finding.rows.tolist(), len(finding.rows), finding.describe)
             if findings and self._task.set_aside:
@@ -307,10 +318,12 @@ class _Work:
                 if not piece.batch.num_rows:
                     continue
             held.note(split, piece)
-            yield piece.batch
+            yield with_placeholders(declared, piece.batch, piece.unnamed) if piece.unnamed else piece.batch
 
     def _without(self, declared: TableType, piece: Piece, findings: Sequence[Finding]) -> Piece:
-        change = TypeChange(declared, pa.Table.from_batches([piece.batch]), minted=piece.minted, origin=piece.origin)
+        rows = pa.Table.from_batches([piece.batch])
+        unnamed = piece.unnamed if self._task.patches else None
+        change = TypeChange(declared, rows, minted=piece.minted, origin=piece.origin, unnamed=unnamed)
         bad = np.unique(np.concatenate([finding.all_rows() for finding in findings]))
         self._rejected += collect_rejected(findings, bad, partial(row_as_record, change))
         keep = np.ones(piece.batch.num_rows, dtype=np.bool_)
@@ -318,7 +331,7 @@ class _Work:
         left = change.take(np.flatnonzero(keep))
         batches = left.rows.combine_chunks().to_batches()
         batch = batches[0] if batches else piece.batch.slice(0, 0)
-        return Piece(batch, left.minted, left.origin)
+        return Piece(batch, left.minted, left.origin, left.unnamed or {})
 
     def part(self, place: int, error: OmnigraphError | None) -> StagedPart:
         tables = tuple(self._task_rows(key, held) for key, held in sorted(self._rows.items()))
@@ -336,7 +349,7 @@ class _Work:
 
     def _task_rows(self, key: str, held: _Rows) -> TaskRows:
         staged = describe(self._task, key, held.fragments, held.fields) if held.fragments else None
-        return TaskRows(key, staged, tuple(held.stretches), held.minted_rows())
+        return TaskRows(key, staged, tuple(held.stretches), held.minted_rows(), joined(held.unnamed))
 
 
 def _complaints(log: ViolationLog) -> Complaints:

@@ -56,12 +56,14 @@ class Stretch:
 
 @dataclass(frozen=True)
 class TaskRows:
-    """The rows of one table that one task has staged, in the order of its fragments. ``staged`` is None without rows."""
+    """The rows of one table that one task has staged, in the order of its fragments. ``staged`` is None without rows.
+    ``unnamed``: of a patch, properties that rows do not name."""
 
     table_key: str
     staged: StagedFragments | None
     stretches: tuple[Stretch, ...] = ()
     minted: bool | npt.NDArray[np.bool_] = False
+    unnamed: Mapping[str, bool | npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

@@ -17,6 +17,7 @@ from omnigraph.commit.recovery.drift import pending_intents
 from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import InvalidInput, NotFound, SchemaChanged
 from omnigraph.core.meter import Meter
+from omnigraph.core.modes import INPUT_MODES
 from omnigraph.core.progress import Listener
 from omnigraph.distributed.fragments import StagedFragments, schema_id_of
 from omnigraph.distributed.stage_task import field_ids
@@ -206,6 +207,7 @@ class StagingTxn:
             set_aside=set_aside,
             rows_per_file=rows_per_file or ROWS_PER_FILE,
             limits=self._engine.limits,
+            patches=mode == "patch",
         )
 
     def _catalog_of_then(self) -> Catalog:
@@ -254,7 +256,7 @@ class StagingTxn:
         from omnigraph.distributed.placement import Checker
 
         checker = Checker(Budget.of(memory_mb), exchange, exchange_always)
-        options.check_mode()
+        options.check_mode(INPUT_MODES)
         with entering(self._engine, "load", writes=True, listener=progress):
             options = self._mine(options)
             known = self.replay(options.idempotency_key)

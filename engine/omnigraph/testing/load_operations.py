@@ -111,7 +111,9 @@ def _in_parts(root: str, width: int, mode: str) -> str | None:
     with graphs.open(root, **_OPEN) as graph:
         txn = graph.begin()
         task = txn.task(mode)
-        new = [_records(width, ("p1", 1)), _records(width, ("p2", 2), *([("first", 9)] if mode == "merge" else []))]
+        new = [_records(width, ("p1", 1)), _records(width, ("p2", 2), *([("first", 9)] if mode != "append" else []))]
+        if mode == "patch":
+            new[1].append({"type": "T1", "data": {"name": "second"}})
         parts = [task.stage_records([RecordRows(Split(0, number), [rows])], number) for number, rows in enumerate(new)]
         txn.add_parts(parts)
         commit_id: str | None = txn.load_parts(parts, TYPES[:width], options=LoadOptions(mode=mode)).commit_id
@@ -133,6 +135,10 @@ def _parts_with_stubs(root: str, width: int) -> str | None:
 
 def _parts_append(root: str, width: int) -> str | None:
     return _in_parts(root, width, "append")
+
+
+def _parts_patch(root: str, width: int) -> str | None:
+    return _in_parts(root, width, "patch")
 
 
 def _parts_merge(root: str, width: int) -> str | None:
@@ -169,6 +175,7 @@ register(
     )
 )
 register(Operation("parts-append", frozenset({"load_parts"}), _seeded, _parts_append, (1,), leaves=("__staging/",)))
+register(Operation("parts-patch", frozenset({"load_parts"}), _seeded, _parts_patch, (1,), leaves=("__staging/",)))
 register(
     Operation("parts-stubs", frozenset({"load_parts"}), _stubbable, _parts_with_stubs, (2,), leaves=("__staging/",))
 )

@@ -21,7 +21,7 @@ from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.table.key_set import KeySet
 from omnigraph.write.base import violations as v
 from omnigraph.write.base.blocks import Block, blocks_of
-from omnigraph.write.base.changes import PinnedView, RecordingView, TypeChange
+from omnigraph.write.base.changes import PinnedView, RecordingView, TypeChange, Unnamed
 from omnigraph.write.base.constants import ENDS
 from omnigraph.write.base.rejects import Finding
 from omnigraph.write.base.violations import Violation, ViolationLog, data_invalid
@@ -213,7 +213,8 @@ class Evaluation:
             blocks = list(blocks_of(self.changes[key]))
             for block in blocks:
                 for finding in checks.feed(block):
-                    known = _known(finding, self.changes[key])
+                    change = self.changes[key]
+                    known = known_finding(finding, None if change.completed else change.unnamed)
                     if known is not None:
                         yield judged(key, known)
             if isinstance(checks.type, EdgeType):
@@ -325,11 +326,10 @@ def count_ids(ids: pa.Array[Any]) -> dict[str, int]:
     return dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
 
 
-def _known(finding: Finding, change: TypeChange) -> Finding | None:
+def known_finding(finding: Finding, left_out: Unnamed | None) -> Finding | None:
     """The finding on the rows for which it is one. Where a patch was not completed, because the graph is not asked, a property
-    that a row does not name may have a value."""
-    left_out = {} if change.completed or change.unnamed is None else change.unnamed
-    unnamed = left_out.get(finding.property or "")
+    that a row does not name (``left_out``) may have a value."""
+    unnamed = (left_out or {}).get(finding.property or "")
     if unnamed is None or unnamed is True:
         return finding if unnamed is None else None
     assert not isinstance(unnamed, bool)

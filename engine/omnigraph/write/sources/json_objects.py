@@ -39,7 +39,9 @@ class ObjectReader:
         source: str | None = None,
         order: int = 0,
         columns: Mapping[str, str] | None = None,
+        partial: bool = False,
     ) -> None:
+        self._partial = partial
         self._type = declared
         self._limits = limits
         self._columns = dict(columns or {})
@@ -56,7 +58,14 @@ class ObjectReader:
             reading=read_json_values,
         )
         self._records = RecordReader(
-            catalog, limits, None, rejects, lambda _, piece: self._found.append(piece), source, order=order
+            catalog,
+            limits,
+            None,
+            rejects,
+            lambda _, piece: self._found.append(piece),
+            source,
+            order=order,
+            partial=partial,
         )
         self._places = self._members()
         self._targets = {member: target for target, member in self._places.items()}
@@ -74,7 +83,7 @@ class ObjectReader:
 
     def pieces(self, blocks: Iterable[bytes]) -> Iterator[Piece]:
         for block in blocks:
-            table = self._quickly(block)
+            table = None if self._partial else self._quickly(block)  # there an absent member is a null
             if table is None:
                 yield from self._strictly(block)
                 continue
