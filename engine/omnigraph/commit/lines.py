@@ -29,10 +29,17 @@ UNRESOLVED_BRANCH: Final = "unresolved-branch"
 
 @dataclass(frozen=True)
 class ManifestLine:
-    """One line and its newest state. ``name``: the branch that is bound to it, None where no name is or the branch was deleted."""
+    """One line and its newest state. ``name``: the branch that is bound to it, None where no name is or the branch was deleted.
+    ``claimed``: an entry of a name still says that the line is its branch, or is going to be."""
 
     name: str | None
     held: Held = field(repr=False)
+    claimed: bool = True
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether no branch is at this line and none ever will be: an identity that no name claims any more never comes back."""
+        return self.name is None and not self.claimed
 
     @property
     def identity(self) -> str:
@@ -55,10 +62,12 @@ class Trouble:
 
 @dataclass(frozen=True)
 class GraphLines:
-    """``lines``: main's first. ``sources``: versions that branches are being made from."""
+    """``lines``: main's first. ``sources``: versions that branches are being made from. ``remains``: identities of which there is
+    a folder that no name claims, and no version in it that reads: what an interrupted creation or deletion has left."""
 
     lines: tuple[ManifestLine, ...]
     sources: tuple[State, ...] = ()
+    remains: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
 
     @property
@@ -98,28 +107,39 @@ def read_lines(
     lines = Lines(entries, listed, unknown)
     bound = {entry.identity: name for name, entry in lines.bound.items()}
     wanted = sorted({*listed, *bound})
-    opened = gather([engine.spawn(_open, engine, identity, bound.get(identity), meter) for identity in wanted])
+    claimed = {entry.identity for entry in entries if entry.state != "free"}
+    opened = gather(
+        [engine.spawn(_open, engine, identity, bound.get(identity), identity in claimed, meter) for identity in wanted]
+    )
     sources = gather([engine.spawn(_source, engine, entry, meter) for entry in entries if entry.state == "making"])
     found = [ManifestLine(MAIN, main or engine.latest(MAIN, meter))]
     found += sorted((one for one in opened if isinstance(one, ManifestLine)), key=lambda line: line.name or "~")
     troubles += [one for one in (*opened, *sources) if isinstance(one, Trouble)]
-    return GraphLines(tuple(found), tuple(one for one in sources if isinstance(one, State)), tuple(troubles))
+    sources_kept = tuple(one for one in sources if isinstance(one, State))
+    remains = tuple(one for one in opened if isinstance(one, str))
+    return GraphLines(tuple(found), sources_kept, remains, tuple(troubles))
 
 
 def list_folders(engine: Engine, meter: Meter) -> tuple[str, ...]:
     return engine.store.folders(layout.MANIFEST_LINES, meter=meter)
 
 
-def _open(engine: Engine, identity: str, name: str | None, meter: Meter) -> ManifestLine | Trouble | None:
-    """None: the folder holds no version. A creation was interrupted, or is under way, and its source is kept for it."""
+def _open(
+    engine: Engine, identity: str, name: str | None, claimed: bool, meter: Meter
+) -> ManifestLine | Trouble | str | None:
+    """None: the folder holds no version yet, and a creation is under way. Its identity: nothing in it is of any use."""
     place = f"{layout.MANIFEST_LINES}{layout.branch_ref(identity)}"
     label = f"branch {name!r}" if name is not None else f"the line {place}"
     try:
         held = engine.latest_of(identity, meter)
     except OmnigraphError as error:
+        if not claimed and _deleted(engine, identity, meter):
+            return identity  # a cleanup was deleting it
         return Trouble(UNREADABLE_BRANCH, f"{label} cannot be read: {error.message}", place)
+    if held is None and not claimed:
+        return identity
     if held is not None:  # a name that is bound to a closed line is as good as free: freeing it was interrupted
-        return ManifestLine(name if held.state.head.closed is None else None, held)
+        return ManifestLine(name if held.state.head.closed is None else None, held, claimed)
     return None if name is None else Trouble(UNREADABLE_BRANCH, f"{label} has no line: {place} is not there", place)
 
 

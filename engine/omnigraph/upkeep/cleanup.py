@@ -14,7 +14,7 @@ from functools import partial
 from omnigraph.commit.advance import GaveUp, Terms, edit_head
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.lines import owned_keys
+from omnigraph.commit.lines import GraphLines, owned_keys
 from omnigraph.commit.recovery import audit
 from omnigraph.commit.recovery.drift import find_drift, heal
 from omnigraph.commit.recovery.evidence import owner_gone
@@ -31,12 +31,12 @@ from omnigraph.core.errors import (
 )
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.boundary import boundary_note
+from omnigraph.manifest.boundary import ALL, boundary_note
 from omnigraph.manifest.rows import Head
 from omnigraph.store import Entry, layout
 from omnigraph.table.collect import Deleted, delete_versions, loose_files
 from omnigraph.table.dataset import TableRef
-from omnigraph.upkeep.cleanup_look import Look, look, look_at_lines, read_intents
+from omnigraph.upkeep.cleanup_look import Look, is_ours_to_delete, look, look_at_lines, read_intents
 from omnigraph.upkeep.cleanup_plan import LinePlan, doom, doomed_versions, make_policy, ranges_text, spare
 from omnigraph.upkeep.cleanup_record import CleanupRecord, read_record, write_record
 from omnigraph.upkeep.fold_checksums import fold_checksums
@@ -45,6 +45,7 @@ from omnigraph.wire.cleanup import CleanupPlan, CleanupReport, DeletedFiles, Orp
 CHUNK = 1000  # versions deleted by one call: a few MB of memory, and the next call sees what is left
 SWAP_ATTEMPTS_MAX = 30
 SWAP_DEADLINE_S = 60.0
+MAKING_S = 3600  # a branch is made in seconds
 UNFINISHED_S = 7 * 24 * 3600  # as long as Lance keeps files that no version names
 
 
@@ -124,8 +125,8 @@ def run_cleanup(
     meter = meter or Meter()
     if plan.uri != engine.uri:
         raise InvalidInput(f"the plan was made for {plan.uri}, not for {engine.uri}", hint="plan it on this graph")
-    look_at_lines(engine, read_intents(engine, meter), meter)  # refuses before anything is written or ended
-    errors = _expire_recoveries(engine, plan.policy)
+    lines = look_at_lines(engine, read_intents(engine, meter), meter)  # refuses before anything is written or ended
+    errors = [*_expire_recoveries(engine, plan.policy), *_tend_names(engine, lines, actor, meter)]
     if plan.empty:
         return CleanupReport(engine.uri, None, plan.policy, {}, (), (), 0, tuple(errors), retained=plan.retained)
     run = new_ulid(engine.clock)
@@ -141,6 +142,7 @@ def run_cleanup(
     doomed = spare(wanted, first.lines)
     engine.durable.before_deleting()
     boundaries = _raise_boundaries(engine, plan, first, doomed, run, actor, meter)
+    _give_up_lines(engine, plan, seen, run, actor, meter)
     failpoints.hit("cleanup.bounded")
     second, _ = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
     doomed = spare(doomed, second.lines)
@@ -156,7 +158,6 @@ def run_cleanup(
     errors += fold_checksums(engine)
     left = engine.store.delete_unfinished(plan.unfinished_files)
     errors += [f"{failure.key}: {failure.error.message}" for failure in left]
-    errors += _trim_names(engine, meter)
     if plan.versions or plan.expired_staging:
         _give_up_batches(engine, run, [one.id for one in expired], errors, meter)
     report = CleanupReport(
@@ -185,9 +186,18 @@ def _expire_recoveries(engine: Engine, policy: Policy) -> list[str]:
     return []
 
 
-def _trim_names(engine: Engine, meter: Meter) -> list[str]:
-    """Entries of branch names below the highest mean nothing any more."""
+def _tend_names(engine: Engine, lines: GraphLines, actor: str | None, meter: Meter) -> list[str]:
+    """Free names whose branch was deleted, and those that an interrupted creation holds; entries below the highest of a name
+    mean nothing any more. A creator that was only slow finds that its name is gone, and gives up."""
+    closed = {line.identity for line in lines.lines if line.name is None and line.claimed}
+    now_us = engine.clock.now_us()
     try:
+        written_us = {entry.key: entry.modified_us for entry in engine.store.list(layout.BRANCHES, meter=meter)}
+        for entry in engine.names.all(meter):
+            stuck = entry.state == "making" and now_us - written_us.get(entry.key, now_us) > MAKING_S * 1_000_000
+            if stuck or (entry.state == "bound" and entry.identity in closed):
+                freed = replace(entry, state="free", source=None, actor=actor, created_at_us=now_us)
+                engine.names.write(entry, freed, meter)
         engine.names.trim(meter)
     except OmnigraphError as error:
         return [f"{layout.BRANCHES}: {error.message}"]
@@ -269,6 +279,21 @@ def _raise_boundaries(
     return found
 
 
+def _give_up_lines(engine: Engine, plan: CleanupPlan, seen: Look, run: str, actor: str | None, meter: Meter) -> None:
+    """Doom every version of the lines that no branch is at any more, durable before one is deleted: a plan that was made for such
+    a line, and a merge that has read it, find that out before they publish."""
+    for identity in [line.identity for line in seen.dead if _doomed(line.held.state.ref, plan)]:
+        note = boundary_note(run, actor, engine.clock.now_us(), plan.policy.text, "")
+        engine.boundary.raise_to(identity, ALL, note, meter=meter)
+
+
+def _doomed(ref: str | None, plan: CleanupPlan) -> bool:
+    """Whether the caller was shown that something of this line goes."""
+    place = (layout.MANIFEST, ref)
+    shown = {(orphan.path, orphan.ref) for orphan in plan.orphans} | {line.place for line in plan.lines}
+    return place in shown
+
+
 def _with_boundary(reached: int, head: Head) -> Head:
     return replace(head, boundary=max(head.boundary, reached))
 
@@ -324,7 +349,7 @@ def _delete_orphans(
 ) -> tuple[Orphan, ...]:
     gone = []
     for orphan in orphans:
-        if not layout.is_table_path(orphan.path):
+        if not is_ours_to_delete(orphan.path, orphan.ref):
             continue
         failpoints.hit("cleanup.before_orphan", prefix=orphan.prefix)
         keys = [entry.key for entry in engine.store.list(orphan.prefix, meter=meter)]

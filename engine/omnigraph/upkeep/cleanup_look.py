@@ -2,7 +2,8 @@
 
 Owns the order of looking: artefacts, then intents, then names, then manifests. What was there before it was found unclaimed cannot
 be claimed by somebody who came in between. Every line of the manifest is a root, also one that the cleanup does not act upon: of
-such a line every commit that still opens is kept. Reads only.
+such a line every commit that still opens is kept. Only a line that no branch is at any more, and none ever will be, keeps nothing
+but what others need of it. Reads only.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from omnigraph.upkeep.cleanup_plan import Line, SeenCommit, oldest_retained
 from omnigraph.upkeep.cleanup_roots import (
     BranchView,
     Staging,
+    dead_lines,
     dropped_by,
     kept_ranges,
     manifest_lines,
@@ -57,6 +59,7 @@ class Look:
     checkpoints: tuple[Checkpoint, ...] = ()
     staging: tuple[Staging, ...] = ()
     retained: tuple[RetainedProperty, ...] = ()
+    dead: tuple[ManifestLine, ...] = ()
 
 
 def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us: int, meter: Meter) -> Look:
@@ -71,38 +74,43 @@ def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us:
     _check_clock(seen, now_us)
     scope = lines.scope(branches)
     acted = [_branch(engine, lines.named(branch), policy, seen, now_us, meter) for branch in scope]
+    whole = frozenset(scope) >= frozenset(lines.names)  # of a part of the branches nothing else is acted upon
+    dead = _dead(lines, seen, policy, now_us) if whole else ()
     others = [
-        _whole(engine, line, policy, seen, now_us, meter) for line in lines.lines if line.name not in frozenset(scope)
+        _whole(engine, line, policy, seen, now_us, meter)
+        for line in lines.lines
+        if line.name not in frozenset(scope) and line not in dead
     ]
     views = [*acted, *others]
     checkpoints, pinned = _checkpoints(engine, meter)
-    pinned |= _fork_points(engine, lines, meter)
+    pinned |= _fork_points(engine, lines, dead, meter)
     states = [state for view in views for state in (view.held.state, view.then, *view.between)]
     _check_present(seen, views)
+    needed = tuple(dead_lines(seen, [line.held.state for line in dead], intents, pinned))
+    emptied = frozenset(line.ref for line in needed if not line.kept)
+    gone: list[Place] = [(layout.MANIFEST, ref) for ref in sorted(ref for ref in emptied if ref is not None)]
+    gone += [(layout.MANIFEST, layout.branch_ref(one)) for one in lines.remains if whole]
+    gone += unclaimed(
+        artefacts,
+        lines_named([*states, *pinned.values()]),
+        frozenset(kept_ranges(views, intents, pinned, staging)),
+        lines_claimed(intents),
+    )
     return Look(
         now_us,
         tuple(acted),
         tuple(others),
         (
             *manifest_lines(seen, views, intents, pinned),
+            *(line for line in needed if line.kept),
             *table_lines(seen, views, intents, pinned, staging),
         ),
-        _orphans(
-            engine,
-            unclaimed(
-                artefacts,
-                lines_named([*states, *pinned.values()]),
-                frozenset(kept_ranges(views, intents, pinned, staging)),
-                lines_claimed(intents),
-            ),
-            policy,
-            now_us,
-            meter,
-        ),
+        _orphans(engine, gone, policy, now_us, meter),
         tuple(intents),
         tuple(checkpoints),
         tuple(staging),
         retained_bytes(acted, pinned, engine.catalog),
+        dead,
     )
 
 
@@ -222,12 +230,12 @@ def _checkpoints(engine: Engine, meter: Meter) -> tuple[list[Checkpoint], dict[s
         ) from error
 
 
-def _fork_points(engine: Engine, lines: GraphLines, meter: Meter) -> dict[str, State]:
+def _fork_points(engine: Engine, lines: GraphLines, dead: Sequence[ManifestLine], meter: Meter) -> dict[str, State]:
     """The states from which branches are being made, and from which those that exist were made: merges begin at them."""
     found = {f"source of a new branch {n}": state for n, state in enumerate(lines.sources)}
     for line in lines.lines:
         parent = line.held.state.head.parent
-        if parent is None:
+        if parent is None or line in dead:
             continue
         try:
             state = engine.manifest.open_at(parent.ref, parent.manifest_version, meter).state
@@ -245,6 +253,20 @@ def _fork_points(engine: Engine, lines: GraphLines, meter: Meter) -> dict[str, S
 
 
 # --- branches -----------------------------------------------------------------------------------------------------------
+
+
+def _dead(
+    lines: GraphLines, seen: Mapping[Place, tuple[VersionFile, ...]], policy: Policy, now_us: int
+) -> tuple[ManifestLine, ...]:
+    """Lines of deleted branches, and of creations that were given up. Of one that is younger than the minimum age a snapshot may
+    still be read."""
+    found = []
+    for line in lines.lines:
+        files = seen[(layout.MANIFEST, line.held.state.ref)] if line.is_dead else ()
+        newest = max((file.modified_us for file in files), default=now_us)
+        if now_us - newest >= policy.min_age_s * 1_000_000 and line.is_dead:
+            found.append(line)
+    return tuple(found)
 
 
 def _whole(
@@ -339,15 +361,22 @@ def _check_present(seen: Mapping[Place, tuple[VersionFile, ...]], views: Sequenc
                 )
 
 
-# --- rubbish ------------------------------------------------------------------------------------------------------------
+# --- garbage ------------------------------------------------------------------------------------------------------------
+
+
+def is_ours_to_delete(path: str, ref: str | None) -> bool:
+    """Whether this is the place of a table, of a fork of one, or of a branch's line. What is foreign is not ours to delete."""
+    if path == layout.MANIFEST:
+        return ref is not None and layout.line_identity(ref) is not None
+    return layout.is_table_path(path)
 
 
 def _orphans(engine: Engine, places: Sequence[Place], policy: Policy, now_us: int, meter: Meter) -> tuple[Orphan, ...]:
     """Those that have not been touched for the minimum age."""
     found = []
     for path, ref in places:
-        if not layout.is_table_path(path):
-            continue  # none of ours; what is foreign is not ours to delete
+        if not is_ours_to_delete(path, ref):
+            continue
         orphan = Orphan(path, ref, 0, 0)
         files = engine.store.list(orphan.prefix, meter=meter)
         newest = max((file.modified_us for file in files), default=0)

@@ -82,23 +82,41 @@ def manifest_lines(
     pinned: Mapping[str, State],
 ) -> Iterator[Line]:
     """The lines of the manifest. ``pinned``: states that are kept, by the reason."""
-    sources = [(source, intent) for intent in intents if intent.plan is not None for source in intent.plan.sources]
     for view in views:
         state = view.held.state
         kept = [Range(view.oldest.manifest_version, None, f"commit {view.oldest.commit_id} and newer")]
-        kept += [Range(one.version, one.version, why) for why, one in pinned.items() if one.identity == state.identity]
-        kept += [
-            Range(intent.plan.base.manifest_version, None, f"pending {intent.kind} {intent.op}")
-            for intent in intents
-            if intent.plan is not None and intent.branch.identity == state.identity
-        ]
-        kept += [
-            Range(source.manifest_version, source.manifest_version, f"source of pending {intent.kind} {intent.op}")
-            for source, intent in sources
-            if source.identity == state.identity
-        ]
+        kept += _needed_by_others(state.identity, intents, pinned)
         place = (layout.MANIFEST, state.ref)
         yield Line("__manifest", *place, seen.get(place, ()), tuple(kept), view.kept_whole)
+
+
+def dead_lines(
+    seen: Mapping[Place, tuple[VersionFile, ...]],
+    dead: Sequence[State],
+    intents: Sequence[Intent],
+    pinned: Mapping[str, State],
+) -> Iterator[Line]:
+    """Lines of the manifest that no branch is at any more: nothing of one is kept for its own sake."""
+    for state in dead:
+        place = (layout.MANIFEST, state.ref)
+        kept = tuple(_needed_by_others(state.identity, intents, pinned))
+        yield Line("__manifest", *place, seen.get(place, ()), kept)
+
+
+def _needed_by_others(identity: str, intents: Sequence[Intent], pinned: Mapping[str, State]) -> Iterator[Range]:
+    """What checkpoints, branches that were made here and pending writes need of a line of the manifest."""
+    for why, one in pinned.items():
+        if one.identity == identity:
+            yield Range(one.version, one.version, why)
+    for intent in intents:
+        if intent.plan is None:
+            continue
+        if intent.branch.identity == identity:
+            yield Range(intent.plan.base.manifest_version, None, f"pending {intent.kind} {intent.op}")
+        for source in intent.plan.sources:
+            if source.identity == identity:
+                why = f"source of pending {intent.kind} {intent.op}"
+                yield Range(source.manifest_version, source.manifest_version, why)
 
 
 def table_lines(
