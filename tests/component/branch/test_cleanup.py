@@ -10,6 +10,7 @@ import omnigraph as og
 from omnigraph.core import failpoints
 from omnigraph.core.errors import NotFound, OmnigraphError
 from omnigraph.core.ids import new_ulid
+from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.manifest.refs import BranchSource, NameEntry

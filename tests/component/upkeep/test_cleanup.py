@@ -20,8 +20,8 @@ from omnigraph.core.clock import ManualClock, SystemClock
 from omnigraph.core.ids import new_ulid
 from omnigraph.graph import Graph
 from omnigraph.store import layout
-from omnigraph.table.collect import version_files
 from omnigraph.table.dataset import V2_MANIFEST_MAX, TableRef
+from omnigraph.table.version_list import version_files
 from omnigraph.wire.cleanup import CleanupPlan, CleanupReport
 from tests.component.upkeep.material import displace, engine_of, knows, leave_ticket, make, people, pin_of, ref_of
 
