@@ -74,7 +74,7 @@ def base_rows(*, people: int = PEOPLE, constrained: bool) -> og.Batch:
     names = pa.array([f"person-{i:06d}" for i in everybody])
     edges = {}
     if constrained:
-        # From each to those 17, 34 and 51 further on: nobody is close to a bound, no pair occurs twice.
+        # From each to those 17, 34 and 51 further on: no node is close to a bound, no pair occurs twice.
         ends = {
             "from": pa.concat_arrays([names, names, names]),
             "to": pa.concat_arrays([part for by in (17, 34, 51) for part in (names[by:], names[:by])]),

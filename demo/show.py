@@ -118,7 +118,7 @@ def die_and_recover() -> None:
     title("3. A write dies half-way: its tables are written, nothing is published, and the process is killed")
     load = ("omnigraph", "load", str(GRAPH), "--data", str(LATE), "--mode", "append", "--as", "demo", "--quiet")
     run(*load, wanted=KILLED, OMNIGRAPH_FAILPOINTS="publish.before_swap=kill")
-    say("Killed. Nobody sees any of it:")
+    say("Killed. No reader sees any of it:")
     run("omnigraph", "query", str(GRAPH), "--sql", NEWEST)
     say("It is not lost either. What would a recovery do?")
     run("omnigraph", "intent", "list", str(GRAPH))
@@ -233,7 +233,7 @@ _asked: list[int] = []
 
 @contextlib.contextmanager
 def interrupt_deferred() -> Iterator[None]:
-    """A Ctrl-C in here waits: a process that was just started would be nobody's."""
+    """A Ctrl-C in here waits: a process that was just started would be left running."""
     before = signal.signal(signal.SIGINT, lambda number, _: _asked.append(number))
     try:
         yield

@@ -6,8 +6,9 @@ Dagster nor Spark nor Lance.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from omnigraph_pipelines.lazy import exports as _exports
 
 if TYPE_CHECKING:
     # The same names for type checkers and editors, which do not run `__getattr__`. A test compares the two lists.
@@ -41,20 +42,7 @@ __all__ = [
 
 if not TYPE_CHECKING:
     # Hidden from type checkers: a module with `__getattr__` has every name there is, and no mistake would be found.
-    def __getattr__(name: str) -> Any:
-        try:
-            module_name, attribute = _PUBLIC[name]
-        except KeyError:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-        try:
-            module = import_module(module_name)
-        except ModuleNotFoundError as error:
-            from omnigraph_pipelines.extras import missing_extra
-
-            raise missing_extra(f"{__name__}.{name}", error) from error
-        value = module if attribute is None else getattr(module, attribute)
-        globals()[name] = value
-        return value
+    __getattr__ = _exports(__name__, _PUBLIC)
 
 
 def __dir__() -> list[str]:

@@ -23,7 +23,7 @@ def schema_plan(graph: og.Graph, file: GraphFile) -> Any:
 
 def steps_ahead(plan: Any, file: GraphFile) -> list[Any]:
     """The steps that the file is ahead of the graph. Where a source adds columns by itself, a property that only the graph has is no
-    drop that somebody has asked for: the file is behind."""
+    drop that was asked for: the file is behind."""
     grows = any(source.unknown_columns == "add" for source in file.settings.sources)
     return [step for step in plan.steps if not (grows and step.kind.value == "drop_property")]
 

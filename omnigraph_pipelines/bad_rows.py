@@ -13,7 +13,7 @@ from omnigraph_pipelines.settings import CheckSettings, Settings, SourceSettings
 
 
 def check_rules(settings: Settings, catalog: Any, complaints: FileComplaints) -> None:
-    """Check what the engine is told of bad rows, against the engine's options and the schema."""
+    """Check the settings of bad rows, against the engine's options and the schema."""
     for index, source in enumerate(settings.sources):
         own = source.checks is not None
         path: Path_ = ("sources", index, "checks") if own else ("checks",)

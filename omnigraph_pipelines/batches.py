@@ -80,7 +80,7 @@ def shown(name: str) -> str:
 
 
 def find_batches(source: SourceSettings) -> list[Batch]:
-    """Every batch that there is, oldest key first. Names that begin with a dot or an underscore are nobody's batch."""
+    """Every batch that there is, oldest key first. Names that begin with a dot or an underscore are no batch."""
     listed = _remote(source) if "://" in source.batches else _local(source)
     return sorted(listed, key=lambda batch: batch.key)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 SLACK_S: Final = 60.0
-"""By how much the wall clock may have been set between a process's start and what was told of it."""
+"""By how much the wall clock may have been set between a process's start and what is recorded of it."""
 
 
 def me() -> str:
@@ -39,7 +39,7 @@ def is_alive(pid: int, told_s: float) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # somebody else's, so it exists; it is not ours to say more
+        return True  # another user's process, so it exists; more cannot be known
     started_s = _started_s(pid)
     return started_s is None or started_s <= told_s + SLACK_S
 

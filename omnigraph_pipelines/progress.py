@@ -62,7 +62,7 @@ def line(event: Any) -> str:
 
 @contextmanager
 def told_in_log(context: Any) -> Iterator[None]:
-    """Work of the engine whose progress is told in the log of a step. Nothing may be yielded to Dagster from within: the
-    listener belongs to whoever runs the block."""
+    """Work of the engine whose progress is written to the log of a step. Nothing may be yielded to Dagster from within: the
+    listener belongs to the caller that runs the block."""
     with og.listen(Lines(context.log.info)):
         yield

@@ -14,7 +14,7 @@ _DECLARES = frozenset({"interface", "node", "edge"})
 
 def with_properties(text: str, added: Mapping[str, Mapping[str, str]]) -> str:
     """The text with nullable properties added to types. ``added``: by type name, the kind of each property, such as ``String?``.
-    A type that the text does not declare is left out; whoever applies the text compares it with what was asked for."""
+    A type that the text does not declare is left out; the caller that applies the text compares it with what was asked for."""
     pieces, done = [], 0
     for name, end, has_body in _types(text):
         wanted = added.get(name)

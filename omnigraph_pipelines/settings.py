@@ -81,7 +81,7 @@ class SparkSettings(Part):
 
 
 class AlertSettings(Part):
-    """Whom a failed run is told to besides the log. ``hook``: ``package.module:function``, called with one dict.
+    """Where a failed run is reported besides the log. ``hook``: ``package.module:function``, called with one dict.
     ``url``: gets the same as JSON."""
 
     hook: str | None = None

@@ -6,8 +6,10 @@ lance nor duckdb nor pandas.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from omnigraph.core.lazy import exports as _exports
+from omnigraph.core.version import VERSION as _VERSION
 
 if TYPE_CHECKING:
     # The same names for type checkers and editors, which do not run `__getattr__`. A test compares the two lists.
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from omnigraph.write.sources.batch import Batch, CsvOptions, TableFile
     from omnigraph.write.sources.key_derivation import derive_keys
 
-__version__ = "0.1.0"
+__version__: str = _VERSION
 STORAGE_VERSION: int = 5
 
 # Public name -> (module, attribute; None for the module itself).
@@ -83,15 +85,7 @@ __all__ = [
 
 if not TYPE_CHECKING:
     # Hidden from type checkers: a module with `__getattr__` has every name there is, and no mistake would be found.
-    def __getattr__(name: str) -> Any:
-        try:
-            module_name, attribute = _PUBLIC[name]
-        except KeyError:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-        module = import_module(module_name)
-        value = module if attribute is None else getattr(module, attribute)
-        globals()[name] = value
-        return value
+    __getattr__ = _exports(__name__, _PUBLIC)
 
 
 def __dir__() -> list[str]:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from omnigraph.wire.undo import UndoPlan
     from omnigraph.wire.verify import VerifyReport
 
-# An open ends what others left behind for that long at most; the rest is ended by `recover`, or by whoever meets it.
+# An open ends what others left behind for that long at most; the rest is ended by `recover`, or by a writer that finds it in its way.
 OPEN_RECOVERY_S = 30.0
 VERIFY_READS = "OMNIGRAPH_VERIFY_READS"
 
@@ -584,7 +584,7 @@ class Graph:
             return list_recoveries(self._engine, limit)
 
     def repair(self, confirm: bool = False, force: bool = False) -> RepairReport:
-        """Show versions above the published ones that belong to nobody; with ``confirm`` put the tables back."""
+        """Show versions above the published ones that no operation claims; with ``confirm`` put the tables back."""
         from omnigraph.upkeep.repair import repair
 
         with self._doing("repair", writes=confirm):

@@ -1,6 +1,6 @@
 """What a write is asked for besides its data, spelt once: options of every commit, and of a load.
 
-Owns names, defaults and validation. An options object that exists is valid: whoever is handed one checks nothing again.
+Owns names, defaults and validation. An options object that exists is valid: it need not be checked again.
 Everything wrong is ``InvalidInput``, whatever kind of value was given.
 """
 

@@ -33,7 +33,7 @@ def run_planned(
     force: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Mapping[str, Any]]:
-    """Run batches one after the other; what each came to. Raises the error of the first that is refused. ``say`` is told
+    """Run batches one after the other; what each came to. Raises the error of the first that is refused. ``say`` gets
     whom it waits for."""
     if not batches:
         return

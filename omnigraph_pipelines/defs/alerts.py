@@ -1,6 +1,6 @@
-"""Failed runs are told to somebody: to the log, and to whom the graph file names.
+"""Failed runs are reported: to the log, and to the hook that the graph file names.
 
-Owns what is told. A run that Dagster will repeat by itself is not told; its last failure is. Telling is tried once: a hook
+Owns what is reported. A run that Dagster will repeat by itself is not reported; its last failure is. Reporting is tried once: a hook
 that fails shows as a failed tick of the sensor, and hides no other failure.
 """
 
@@ -123,7 +123,7 @@ def tell(settings: AlertSettings, alert: Alert) -> None:
     for way in (_by_hook, _by_post):
         try:
             way(settings, alert)
-        except Exception as error:  # noqa: BLE001  # whatever somebody else's hook raises is told below
+        except Exception as error:  # noqa: BLE001  # the hook is the user's code; what it raises is logged below
             problems.append(error)
     if problems:
         raise ExceptionGroup("the alert could not be delivered", problems)

@@ -1,6 +1,6 @@
 """How an asset or sensor gets at a resource: by a key of the code location, or bound to a resource of its own.
 
-A code location of ours shares ``graph`` and ``spark`` by key. A component in somebody else's project brings its own, so
+A code location of ours shares ``graph`` and ``spark`` by key. A component in a user's project brings its own, so
 that two of them with different graphs can live side by side and nothing has to be declared in Python.
 """
 

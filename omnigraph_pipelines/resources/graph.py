@@ -1,4 +1,4 @@
-"""The graph as a Dagster resource: settings in, an open graph when somebody asks for it.
+"""The graph as a Dagster resource: settings in, an open graph when it is asked for.
 
 Owns opening, making the graph at its first use, and closing after the run. Nothing is opened while definitions load.
 """
@@ -68,7 +68,7 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return handle.snapshot(self.branch, at=at)
 
     def open(self, *, read_only: bool = False) -> og.Graph:
-        """A handle of one's own, to be closed by whoever asked. Makes the graph if there is none and ``schema_file`` says
+        """A handle of the caller's own, which the caller closes. Makes the graph if there is none and ``schema_file`` says
         what it holds."""
         options = self.options()
         try:

@@ -1,4 +1,4 @@
-"""Spark as a Dagster resource, on dagster-pyspark's lazy one: typed settings, stopped by whoever started it.
+"""Spark as a Dagster resource, on dagster-pyspark's lazy one: typed settings, stopped by the process that started it.
 
 dagster-pyspark's resource starts a session when it is first used and never stops it; static settings of a second one in
 the same process are ignored in silence. This adds what is missing. Nothing here imports pyspark before a session is used.
@@ -75,7 +75,7 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return found
 
     def stop(self) -> None:
-        """Stop the session if it was started here; one that was running already belongs to somebody else."""
+        """Stop the session if it was started here; one that was running already belongs to another program."""
         lazy, self._lazy = self._lazy, None
         is_ours, self._is_ours, self._stopped = self._is_ours, False, True
         if lazy is not None and is_ours:

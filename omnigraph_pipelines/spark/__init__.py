@@ -5,8 +5,9 @@ Owns the public names of this part. Nothing here loads pyspark or lance before i
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from omnigraph_pipelines.lazy import exports as _exports
 
 if TYPE_CHECKING:
     # The same names for type checkers and editors, which do not run `__getattr__`. A test compares the two lists.
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from omnigraph_pipelines.spark.session import spark_session
     from omnigraph_pipelines.spark.source import register
     from omnigraph_pipelines.spark.sources import Files, Frame, Records
-    from omnigraph_pipelines.spark.staging import StagedBatch, exchange_of, load, publish, stage
+    from omnigraph_pipelines.spark.staged_batch import StagedBatch
+    from omnigraph_pipelines.spark.staging import exchange_of, load, publish, stage
     from omnigraph_pipelines.spark.workers import SparkExchange, SparkWorkers
 
 # Public name -> module of this package.
@@ -26,7 +28,7 @@ _PUBLIC: dict[str, str] = {
     "Records": "sources",
     "SparkExchange": "workers",
     "SparkWorkers": "workers",
-    "StagedBatch": "staging",
+    "StagedBatch": "staged_batch",
     "compact": "compaction",
     "exchange_of": "staging",
     "find_java": "java",
@@ -59,19 +61,7 @@ __all__ = [
 
 if not TYPE_CHECKING:
     # Hidden from type checkers: a module with `__getattr__` has every name there is, and no mistake would be found.
-    def __getattr__(name: str) -> Any:
-        try:
-            home = _PUBLIC[name]
-        except KeyError:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-        try:
-            value = getattr(import_module(f"{__name__}.{home}"), name)
-        except ModuleNotFoundError as error:
-            from omnigraph_pipelines.extras import missing_extra
-
-            raise missing_extra(f"{__name__}.{name}", error) from error
-        globals()[name] = value
-        return value
+    __getattr__ = _exports(__name__, {name: (f"{__name__}.{home}", name) for name, home in _PUBLIC.items()})
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 Owns the way back from tasks: accumulators, which Spark brings to the driver as each task ends and counts once, however
 often a task was tried; where the session is a Connect client there are none, and tasks are counted instead. Nothing is
-sent, and nothing watched, while nobody listens.
+sent, and nothing watched, while there is no listener.
 """
 
 from __future__ import annotations

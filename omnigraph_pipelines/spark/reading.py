@@ -55,7 +55,7 @@ def batches(part: Part) -> Iterator[pa.RecordBatch]:
 
 
 def schema_of(place: Place) -> pa.Schema | None:
-    """The columns of a file, where they are told without reading rows."""
+    """The columns of a file, where they are known without reading rows."""
     with told(place):
         store, path = filesystem(place.path, place.storage_options)
         if place.format == "csv":

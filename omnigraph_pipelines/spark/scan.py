@@ -1,4 +1,4 @@
-"""A type of a snapshot as a DataFrame: fragments as partitions, read by the tasks of whoever asks for rows.
+"""A type of a snapshot as a DataFrame: fragments as partitions, read by the tasks of the job that asks for rows.
 
 Owns how a stretch of a table is read inside a task, and kinds of columns as Spark has them. Only an address travels: where
 the graph is, which commit, which fragments. So that commit is read whatever happens since, and the credentials are those

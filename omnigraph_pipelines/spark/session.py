@@ -110,7 +110,7 @@ def parallelism(session: Any) -> int:
 
 
 def _check_running(session: SparkSession, master: str | None, wanted: Mapping[str, str]) -> None:
-    """Static settings of a running session cannot change: asking for others is told, not ignored."""
+    """Static settings of a running session cannot change: asking for others is reported, not ignored."""
     asked = dict(wanted) if master is None else {**wanted, "spark.master": master}
     differing = []
     for name, value in sorted(asked.items()):

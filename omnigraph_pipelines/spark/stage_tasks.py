@@ -1,6 +1,6 @@
 """What a task does with its held of the sources: read it, stage it, count it.
 
-Owns nothing of the plan: a task is told what to read and what to call it. Runs on executors.
+Owns nothing of the plan: a task gets what to read and what to call it. Runs on executors.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
 """Bring a batch into a graph from executors: they stage, the driver's engine judges and publishes once.
 
 Owns the order of a load: note it in the graph, cut the sources into tasks, run them as one job, note what they wrote,
-commit. A task that runs twice leaves files that nobody names; only what came back with the one action is committed.
+commit. A task that runs twice leaves files that no version names; only what came back with the one action is committed.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -21,109 +19,18 @@ from omnigraph_pipelines.spark.counting import Counted, tasks_watched, watched
 from omnigraph_pipelines.spark.session import is_remote, parallelism
 from omnigraph_pipelines.spark.sources import Files, Frame, Part, Place, Records, cut, find
 from omnigraph_pipelines.spark.stage_tasks import counted, size_of, stage_files, stage_frame, stage_records
+from omnigraph_pipelines.spark.staged_batch import TARGET_ROWS, StagedBatch
 from omnigraph_pipelines.spark.workers import ANSWER, SparkExchange, SparkWorkers, answers, tasks, together
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-TARGET_ROWS: Final = 1 << 20
-"""Rows of a fragment, more or less: large enough to scan well, small enough to held."""
-
-FORMAT: Final = 2
-_MEMBERS: Final = frozenset(
-    {"format", "staging_id", "branch", "mode", "types", "parts", "set_aside", "target_rows", "report"}
-)
-
 PLACES: Final = ("auto", "driver", "spark")
 """Where rows are compared."""
 
 COMMIT_S: Final = 3600.0
 """A batch that took long to stage may take long to judge; publishing itself is quick."""
-
-
-@dataclass(frozen=True)
-class StagedBatch:
-    """A batch whose rows are in the graph's store and that no commit names yet, to be published anywhere. A document:
-    ``to_json``, ``from_json``. ``report``: what a check of the whole batch has found, if there was one."""
-
-    staging_id: str
-    branch: str
-    mode: str
-    types: tuple[str, ...]
-    parts: tuple[distributed.StagedPart, ...] = field(repr=False)
-    set_aside: bool = False
-    target_rows: int = TARGET_ROWS
-    report: distributed.PartsReport | None = None
-
-    def to_json(self) -> str:
-        """Format 2. Parts are documents of their own; none of ours has a stream beside it."""
-        body = {
-            "format": FORMAT,
-            "staging_id": self.staging_id,
-            "branch": self.branch,
-            "mode": self.mode,
-            "types": list(self.types),
-            "parts": [part.to_json() for part in self.parts],
-            "set_aside": self.set_aside,
-            "target_rows": self.target_rows,
-            "report": None if self.report is None else self.report.to_json(),
-        }
-        return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> StagedBatch:
-        """Read what ``to_json`` made. Raises ``InvalidInput`` for anything else."""
-        try:
-            body = json.loads(text)
-            if not isinstance(body, dict) or body.get("format") != FORMAT or set(body) != _MEMBERS:
-                raise ValueError(f"no staged batch of format {FORMAT}")
-            report = body["report"]
-            return cls(
-                str(body["staging_id"]),
-                str(body["branch"]),
-                str(body["mode"]),
-                tuple(str(name) for name in body["types"]),
-                tuple(distributed.StagedPart.from_json(part) for part in body["parts"]),
-                body["set_aside"] is True,
-                int(body["target_rows"]),
-                None if report is None else distributed.PartsReport.from_json(report),
-            )
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise og.errors.InvalidInput(
-                f"this is no staged batch: {str(error)[:200]}", hint="stage the batch again"
-            ) from None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StagedBatch.from_json, (self.to_json(),)
-
-    @property
-    def records(self) -> int:
-        return sum(part.records for part in self.parts)
-
-    @property
-    def rows(self) -> dict[str, int]:
-        """Rows staged, by table key."""
-        found: dict[str, int] = {}
-        for part in self.parts:
-            for held in part.tables:
-                found[held.table_key] = found.get(held.table_key, 0) + held.rows
-        return dict(sorted(found.items()))
-
-    @property
-    def fragments(self) -> int:
-        return sum(len(held.staged.new) for part in self.parts for held in part.tables if held.staged is not None)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "staging_id": self.staging_id,
-            "branch": self.branch,
-            "mode": self.mode,
-            "types": list(self.types),
-            "records": self.records,
-            "rows": self.rows,
-            "fragments": self.fragments,
-        }
 
 
 def load(
@@ -223,7 +130,7 @@ def _stage(
 def _run(
     spark: SparkSession, task: distributed.PartTask, frames: Mapping[str, Any] | Records, target_rows: int
 ) -> tuple[list[str], list[Any]]:
-    """One job. Rows are told as its tasks end; a Connect server tells tasks and no more."""
+    """One job. Rows are reported as its tasks end; a Connect server reports tasks and no more."""
     unit = "tasks" if is_remote(spark) else "rows"
     with og.progress.phase("staging", unit=unit), tasks_watched(spark), watched(spark) as tally:
         planned = _Plan(spark, task, target_rows, tally.add)

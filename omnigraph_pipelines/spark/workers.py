@@ -82,7 +82,7 @@ def _counted(count: Counted, function: Callable[..., R], *given: Any) -> R:
 
 
 def tasks(spark: SparkSession, function: Callable[[T], R], items: Sequence[T]) -> DataFrame:
-    """The work as a DataFrame of answers; nothing runs before somebody collects it."""
+    """The work as a DataFrame of answers; nothing runs before it is collected."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for place, item in _items(batches):
@@ -110,7 +110,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
         yield numbers[i].as_py(), data[i].as_py()
 
 
-# An error of ours travels as a piece, and whoever gets it passes it on. No piece begins like this.
+# An error of ours travels as a piece, and its receiver passes it on. No piece begins like this.
 _ERROR: Final = b"!"
 
 

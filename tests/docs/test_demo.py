@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from omnigraph.cli import main
 from tests.docs.pages import ROOT
 
 BYTES_MAX = 300_000
-SECONDS_MAX = 90
 FOLDERS = sorted(path.parent for path in (show.DATA / "landing").glob("*/_SUCCESS"))
 
 
@@ -77,15 +75,13 @@ def test_its_questions_have_answers_and_its_changes_are_valid(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_the_demo_runs_twice_and_in_time() -> None:
+def test_the_demo_runs_twice() -> None:
     seen = [_recorded()]
     for _ in range(2):
-        started = time.monotonic()
         done = subprocess.run([sys.executable, "demo/show.py"], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "roll-forward" in done.stdout and "./run ui" in done.stdout
         seen.append(_recorded())
-        assert time.monotonic() - started < SECONDS_MAX
     assert [later - earlier for earlier, later in itertools.pairwise(seen)] == [len(FOLDERS)] * 2
 
 

@@ -13,7 +13,7 @@ from lance import LanceDataset, LanceOperation, Transaction
 from omnigraph.table import evolve
 from omnigraph.table.column_files import read_fragment, write_column_file
 from omnigraph.table.fields import Projection
-from omnigraph.table.fresh import write_files
+from omnigraph.table.new_file_checks import write_files
 
 KEY = pa.field("id", pa.utf8(), nullable=False, metadata={b"lance-schema:unenforced-primary-key": b"true"})
 SCHEMA = pa.schema([KEY, pa.field("a", pa.int32()), pa.field("c", pa.utf8())])

@@ -1,6 +1,6 @@
 """What Lance does and does not do on a local disk, seen in its system calls.
 
-``omnigraph.table.fresh`` exists because of the first; when one of these fails after an upgrade, look there, and at what the
+``omnigraph.table.new_file_checks`` exists because of the first; when one of these fails after an upgrade, look there, and at what the
 manual says about power cuts.
 """
 
@@ -16,7 +16,7 @@ import pytest
 
 from omnigraph.table.blob import BLOB_MARK, as_stored, stored_schema
 from omnigraph.table.files import data_file_name, version_files
-from omnigraph.table.fresh import BLOB_INLINE_MAX
+from omnigraph.table.new_file_checks import BLOB_INLINE_MAX
 from omnigraph.testing.calls import Call, CallWatch, give_notice
 from omnigraph.testing.children import Child
 from tests.guards.substrate import append, commit, create, write

@@ -88,8 +88,33 @@ QUEUE_WORDS = re.compile(r"\b(turn|ticket|lease|heartbeat|grace|fairness|fair)s?
 def test_the_page_of_one_write_is_short_and_says_nothing_of_the_queue() -> None:
     text = (ENGINE / "commit" / "protocol" / "run.py").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 350
-    words = {found.group().lower() for found in QUEUE_WORDS.finditer(text)}
-    assert words <= {"lease", "grace"}, "keep_lease and the grace of a deadline are all that it names"
+    assert queue_words(text) <= {"lease", "grace"}, "keep_lease and the grace of a deadline are all that it names"
+
+
+def queue_words(text: str) -> set[str]:
+    return {found.group().lower() for found in QUEUE_WORDS.finditer(text)}
+
+
+def test_a_page_that_waits_in_the_queue_would_be_found() -> None:
+    assert queue_words("while not ticket.is_first(): heartbeat.beat()  # our turn") == {"ticket", "heartbeat", "turn"}
+
+
+# --- a test does not depend on the speed of its machine -------------------------------------------------------------------
+
+A_TIME_TAKEN = re.compile(r"assert [^\n]*\btime\.(?:monotonic|perf_counter|process_time|time)(?:_ns)?\(\) - \w+ <")
+
+
+def bounding(files: Iterable[tuple[str, str]]) -> list[str]:
+    """Tests that fail where a machine is slow. ``bench`` prints how long things take."""
+    return [name for name, text in files if A_TIME_TAKEN.search(text)]
+
+
+def test_no_test_says_how_long_something_may_take() -> None:
+    assert bounding(code(ROOT / "tests")) == []
+
+
+def test_a_bound_of_seconds_would_be_found() -> None:
+    assert bounding([("mine.py", "    assert time" + ".monotonic() - started < 2")]) == ["mine.py"]
 
 
 # --- one canonical JSON ---------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def bind(engine: Engine, making: NameEntry, meter: Meter) -> NameEntry:
 
 
 def give_up(engine: Engine, making: NameEntry, meter: Meter) -> None:
-    """Free the name of a branch that will not be made. Where the store does not answer, whoever wants the name takes it over
+    """Free the name of a branch that will not be made. Where the store does not answer, the next to want the name takes it over
     once it has been ``making`` for too long."""
     try:
         engine.names.write(making, _freed(engine, making, making.actor), meter)

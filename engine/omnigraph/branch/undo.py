@@ -1,7 +1,7 @@
 """Take a commit back, or go back to an older state: one new commit each, by the machine that merges branches.
 
 A revert does to the branch what leads from the commit to the state before it; a restore what leads from the branch to the old
-state. Where nobody has written to a table since, its old version is put back as it is; elsewhere rows are compared, and rows that
+state. Where no write has touched a table since, its old version is put back as it is; elsewhere rows are compared, and rows that
 were changed since are named as conflicts.
 """
 
@@ -88,7 +88,7 @@ def plan_restore(engine: Engine, options: RestoreOptions) -> UndoPlan:
 
 @dataclass
 class _Work:
-    """One undo under way, and what is told once it has ended."""
+    """One undo under way, and what is reported once it has ended."""
 
     prepare_one: Prepare
     warnings: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""From the tree of commands to a running one: parsing, the options that all share, and how each way of ending is told.
+"""From the tree of commands to a running one: parsing, the options that all share, and how each way of ending is reported.
 
 Owns exit codes. A command's module is imported when that command runs or is asked for its help, never before.
 """

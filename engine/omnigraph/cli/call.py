@@ -35,7 +35,7 @@ class Usage(OmnigraphError):
 
 
 class Interrupted(OmnigraphError):
-    """Somebody pressed Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
     code: ClassVar[str] = "interrupted"
     exit_code: ClassVar[int] = 130
@@ -133,7 +133,7 @@ class Call:
         self.screen.note(f"omnigraph {self.command.path} → {store.uri} ({where})")
 
     def want_consent(self, what: str, *, yes: bool) -> None:
-        """On a remote store: ``--yes``, or somebody at a terminal who types it. Local graphs are their owner's business."""
+        """Ask for consent on a remote store: ``--yes``, or a yes typed at a terminal. A local graph needs none."""
         store = self.store()
         if yes or not store.is_remote:
             return

@@ -1,6 +1,6 @@
 """How far a command has come, on standard error: a bar on a terminal, a line every few seconds elsewhere.
 
-Owns the two looks. What is counted, and how often it is told, is ``core.progress``'s. Nothing is shown of a command that is
+Owns the two looks. ``core.progress`` decides what is counted, and how often it is reported. Nothing is shown of a command that is
 done before anybody would look.
 """
 
@@ -106,7 +106,7 @@ class Bars:
 
 @contextmanager
 def shown(screen: Screen, text: str) -> Iterator[Listener | None]:
-    """A listener for the length of a command; None where somebody asked for quiet. ``text`` says what is going on until
+    """A listener for the length of a command; None with --quiet. ``text`` says what is going on until
     the first phase begins."""
     if screen.quiet:
         yield None

@@ -30,7 +30,7 @@ _HEAD = """\
 
 - **Which graph**: the first argument, `--uri`, or the variable `OMNIGRAPH_URI`. A path, `file:///path` or
   `s3://bucket/prefix`. Connection options come from the environment (`AWS_*`) or from `--storage-option KEY=VALUE`.
-- **Who**: `--as ACTOR`, or the variable `OMNIGRAPH_ACTOR`; nobody otherwise.
+- **Who**: `--as ACTOR`, or the variable `OMNIGRAPH_ACTOR`; otherwise none is recorded.
 - **Streams**: results on standard output, everything else on standard error. A write first says where it goes; `--quiet`
   silences that.
 - **For programs**: `--json` prints exactly one document, `{"schema_version": 1, "ok": true, "result": …}` or
@@ -40,7 +40,7 @@ _HEAD = """\
   elsewhere.
 - **Progress**: a bar on a terminal, a line on standard error every five seconds elsewhere; `--quiet` shows neither.
   `OMNIGRAPH_LOG=info` (or `debug`, `warning`, `error`) adds [log records](metrics.md#logs).
-- **Consent**: `load --mode overwrite` on a remote store wants `--yes`, or somebody at a terminal who types yes.
+- **Consent**: `load --mode overwrite` on a remote store wants `--yes`, or a yes typed at a terminal.
 """
 
 _EXIT_CODES = (
@@ -48,14 +48,14 @@ _EXIT_CODES = (
     (1, "a fault of the program"),
     (2, "the command line is wrong, or something that it needs is not installed"),
     (3, "the input is not valid, or a name does not exist or is taken"),
-    (4, "somebody else changed something meanwhile, or the operation would not be safe"),
+    (4, "another writer changed something meanwhile, or the operation would not be safe"),
     (5, "the outcome of a write is not known: ask with `omnigraph commit outcome`"),
     (6, "an interrupted write stands in the way"),
     (7, "the store did not answer or is full, or writes come too fast"),
     (8, "the store refused: credentials, permissions, or a store that cannot create-if-absent"),
     (9, "the graph is damaged, or of another storage version"),
     (130, "interrupted with Ctrl-C"),
-    (141, "whoever read the output has left"),
+    (141, "the reader of the output has closed the pipe"),
 )
 
 

@@ -1,7 +1,7 @@
 """How things look: tables and colours on a terminal, plain text everywhere else, one JSON document where asked for.
 
 Owns the two streams. Results go to standard output, everything else to standard error. Text that comes from data or from
-a store is shown without its control characters, so that a value cannot drive somebody's terminal.
+a store is shown without its control characters, so that a value cannot control a terminal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One screen for any number of tables: those that somebody should look at, and a line about the rest."""
+"""One screen for any number of tables: those that need attention, and a line about the rest."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "repair",
-        "List table versions that no commit published and nobody owns; with --confirm put the tables back.",
+        "List table versions that no commit published and no write claims; with --confirm put the tables back.",
         "omnigraph repair social.omni",
         needs="repair",
         writes=True,
@@ -208,7 +208,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "cleanup",
-        "Show which versions nobody needs any more, and why the rest stays; with --confirm delete them.",
+        "Show which versions are not needed any more, and why the rest stays; with --confirm delete them.",
         "omnigraph cleanup social.omni --keep 10 --older-than 7d",
         needs="cleanup",
         writes=True,
@@ -298,5 +298,5 @@ def children(group: str | None) -> dict[str, str]:
 
 
 def has(path: str) -> bool:
-    """Whether this release has the command: nobody is told to run what is not there."""
+    """Whether this release has the command: a hint must not name a command that is not there."""
     return find(path) is not None

@@ -1,8 +1,8 @@
-"""The one swap loop: every change of ``__manifest`` goes through here, whoever asks for it.
+"""The one swap loop: every change of ``__manifest`` goes through here, for every caller.
 
 A caller proposes a change as a function of the newest state. The loop loads that state, writes the change, swaps, waits and
 tries again where another writer was faster, and looks at the boundary after each swap of its own: a version at or below it
-may be one that nobody will ever see. An unknown outcome is resolved by reading the newest state, where the proposal
+may be one that no reader will ever see. An unknown outcome is resolved by reading the newest state, where the proposal
 recognises what it has done; it is never resolved by repeating the swap.
 """
 
@@ -73,7 +73,7 @@ class Terms:
     """How long to go on, and what else happens on the way.
 
     ``resolute``: go on after every failure of the store, because what was begun has to be ended. ``swapped`` is called between
-    a swap and the look at the boundary, for what may go on beside that look. ``ghost_ends``: a version that nobody will see ends
+    a swap and the look at the boundary, for what may go on beside that look. ``ghost_ends``: a version that no reader will see ends
     the loop."""
 
     attempts: int
@@ -107,7 +107,7 @@ class Answered(Generic[T]):
 
 @dataclass(frozen=True)
 class Ghost:
-    """Our swap made a version that nobody will see; ``held`` is the newest state. Only where the caller asked for it."""
+    """Our swap made a version that no reader will see; ``held`` is the newest state. Only where the caller asked for it."""
 
     held: Held
 

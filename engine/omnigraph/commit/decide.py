@@ -110,7 +110,7 @@ def check_publish(state: State, plan: PublishPlan, lineage: Lineage, *, sources_
     """The checks of one publish attempt, in the order in which they win.
 
     ``sources_gone``: the boundary of a source line has reached a version that the plan takes from. The caller has checked
-    the storage version by reading the state at all. What has ended is told before anything that could refuse it.
+    the storage version by reading the state at all. What has ended is reported before anything that could refuse it.
     """
     if state.identity != plan.branch.identity:
         return PublishCheck(Check.BRANCH_GONE)

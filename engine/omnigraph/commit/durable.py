@@ -1,6 +1,6 @@
 """When a graph on a local disk syncs what it has written: the rules of ``manifest.durable``, carried out.
 
-``advance`` calls it around every swap, and whoever acknowledges a record that another process swapped calls it before the
+``advance`` calls it around every swap, and a caller that acknowledges a record of another process calls it before the
 answer. On an object store every write is durable when it is answered, and nothing is done here.
 """
 

@@ -357,7 +357,7 @@ def gather(futures: Iterable[Future[T]]) -> list[T]:
 
 
 class _Door:
-    """Who is inside a write. Closing it lets nobody else in and waits for those of other threads."""
+    """Counts the writes in progress. Closing it admits no further one and waits for those of other threads."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -1,7 +1,7 @@
 """Create a graph: empty tables first, then one strict create of the manifest, which is the commit.
 
-Three outcomes: created, not created (somebody else's graph is there), unknown. What a lost attempt leaves behind is
-rubbish that nothing refers to; nothing is cleaned up here, because a create that seemed to fail may have landed.
+Three outcomes: created, not created (another graph is there), unknown. What a lost attempt leaves behind is
+garbage that nothing refers to; nothing is cleaned up here, because a create that seemed to fail may have landed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from omnigraph.schema import Catalog
 from omnigraph.schema.arrow import table_schema
 from omnigraph.store import layout
 from omnigraph.store.durability import SyncFailed
-from omnigraph.table.dataset import TableRef, stats_of
+from omnigraph.table.dataset import TableRef
+from omnigraph.table.stats import stats_of
 
 CREATE_ATTEMPTS = 3
 

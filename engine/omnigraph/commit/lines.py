@@ -1,6 +1,6 @@
 """Every line of the manifest of a graph: main's, those of branches, and those that no name claims any more.
 
-Whoever deletes something, or says that something cannot happen any more, looks at all of them; an argument that names branches
+Deletions, and answers that something cannot happen any more, depend on all of them; an argument that names branches
 only narrows what is acted upon. What cannot be read, and what this release does not know, is reported as trouble: a cleanup then
 refuses, an answer that depends on it is not given, and it is left where it is.
 """

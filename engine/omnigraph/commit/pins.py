@@ -10,7 +10,8 @@ from omnigraph.commit.effects import Chain
 from omnigraph.commit.plan import PublishPlan, Registration
 from omnigraph.manifest.rows import BaseVersion, Pin
 from omnigraph.manifest.state import State
-from omnigraph.table.dataset import TableStats, bases_in_use, stats_of
+from omnigraph.table.dataset import bases_in_use
+from omnigraph.table.stats import TableStats, stats_of
 
 BASES_MAX = 16
 

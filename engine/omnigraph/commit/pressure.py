@@ -1,7 +1,7 @@
 """Back-pressure: when upkeep lags, writes warn, then slow down, then fail, by configuration.
 
 Owns the measure and the judgement, both from what a write holds anyway: its figures cost no request. What is measured is
-what makes writes and look-ups slower for everybody until somebody runs the command named.
+what makes writes and look-ups slower for all until the command named is run.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def open_txn(
     engine: Engine, branch: str, *, deadline: Deadline, meter: Meter, newest: Future[Held] | None = None
 ) -> Txn:
     """The newest state of the branch: one request where nothing has changed since this process last looked. ``newest``:
-    on its way already, for somebody who has waited for others to write.
+    on its way already, for a writer that has waited in the queue.
 
     "Unchanged" is good enough for a write that ends in a swap. An answer that is not followed by one asks
     ``still_newest`` as well.

@@ -1,7 +1,7 @@
 """Commits of upkeep as values, and how each is made on a line of versions.
 
 They keep a table's content. Lance mints the uuids of some, so a turn knows its own commits by the versions that they returned,
-each directly above the one before. What a step achieved is told by ``Achieved``; whether it counts is decided by the turn's
+each directly above the one before. ``Achieved`` says what a step achieved; whether it counts is decided by the turn's
 publish.
 """
 

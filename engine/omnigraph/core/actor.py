@@ -1,4 +1,4 @@
-"""Who a write is attributed to: the argument, then the environment, else nobody. Never the login name."""
+"""Who a write is attributed to: the argument, then the environment, else None. Never the login name."""
 
 from __future__ import annotations
 

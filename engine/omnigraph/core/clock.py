@@ -1,4 +1,4 @@
-"""Time as a parameter. Owns the only calls to the system's clocks; whoever needs time is handed a ``Clock``.
+"""Time as a parameter. Owns the only calls to the system's clocks; code that needs time takes a ``Clock``.
 
 Wall-clock time is for records and for people. Deadlines and waits use ``monotonic``, which no operator can turn back.
 """

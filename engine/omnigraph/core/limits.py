@@ -38,9 +38,9 @@ class Limits:
     source_text_bytes: int = _limit(10_000_000, "bytes of one schema or query text")
     # Parsers recurse; Python's own stack ends at a thousand frames.
     nesting: int = _limit(200, "levels of nesting")
-    # An intent is read whole by whoever recovers it.
+    # An intent is read whole by recovery.
     intent_bytes: int = _limit(4 * _MIB, "bytes of one intent")
-    # Held whole by whoever writes and reads it.
+    # Held whole in memory when it is written and read.
     note_bytes: int = _limit(64 * _MIB, "bytes of one note")
     actor_bytes: int = _limit(256, "bytes of an actor")
     idempotency_key_bytes: int = _limit(256, "bytes of an idempotency key")

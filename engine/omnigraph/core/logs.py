@@ -1,4 +1,4 @@
-"""Log records as JSON, one object a line, for whoever collects them.
+"""Log records as JSON, one object a line, for log collectors.
 
 Owns the form of a line. Where records go and from which level on is the program's business; ``to_stream`` is the short way.
 Loggers of this package are below ``omnigraph``: ``omnigraph.operation`` has one record an operation.

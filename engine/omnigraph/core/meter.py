@@ -1,7 +1,7 @@
 """Accounting of storage requests. Owns the counters and their names; sends no request and knows no store.
 
 A ``Meter`` belongs to one operation and is passed down to whatever talks to storage. Hops are the serial steps of the
-protocol, counted by whoever orders them: requests side by side are one hop.
+protocol, counted where their order is known: requests side by side are one hop.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Drain = Callable[[], tuple[int, int, int]]
 
 
 class Section:
-    """A stretch of one operation whose requests somebody else counts. ``drain`` may be set late, once there is one."""
+    """A stretch of one operation whose requests another component counts. ``drain`` may be set late, once there is one."""
 
     __slots__ = ("drain", "exactly", "request_class")
 
@@ -134,7 +134,7 @@ class Meter:
             if self._open:
                 self._settle(None)
             elif drain is not None:
-                drain()  # what came before is nobody's; beside other sections it is theirs
+                drain()  # what came before belongs to no section; beside other sections it is theirs
             if exactly is not None:
                 self._by_class[request_class] += exactly
                 self._owed += exactly

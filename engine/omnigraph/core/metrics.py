@@ -1,4 +1,4 @@
-"""Figures for whoever runs this: handed to OpenTelemetry's API where it is installed, nowhere else.
+"""Figures for operators: handed to OpenTelemetry's API where it is installed, nowhere else.
 
 Owns the instruments' names and units. A library brings the API only: without an SDK set up by the program around it, every
 figure goes nowhere at no cost. Attributes have few values, so that no series grows with the data: no type, row or commit.
@@ -72,9 +72,9 @@ def _instruments() -> Mapping[str, Any] | None:
         from opentelemetry import metrics
     except ImportError:
         return None
-    from omnigraph import __version__
+    from omnigraph.core.version import VERSION
 
-    meter = metrics.get_meter("omnigraph", __version__)
+    meter = metrics.get_meter("omnigraph", VERSION)
     made: dict[str, Any] = {
         "histogram": meter.create_histogram,
         "counter": meter.create_counter,
@@ -104,7 +104,7 @@ def record(operation: str, outcome: str, took_s: float, cost: StorageCost | None
 
 
 def observe(figures: Mapping[str, int | None]) -> None:
-    """Levels that somebody has just looked up, by the names of gauges; None is not known."""
+    """Levels that were just looked up, by the names of gauges; None is not known."""
     made = _instruments()
     if made is None:
         return

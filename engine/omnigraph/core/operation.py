@@ -1,7 +1,7 @@
 """One logical operation, from the façade's door to its end: what it took, and telling those who count and those who read logs.
 
 Owns what belongs to an operation as a whole: its name, how long it took, the requests of every meter made under it, what
-was noted on the way (attempts, conflicts, recoveries), and how it ended. It is told once, at the end, to ``metrics`` and to
+was noted on the way (attempts, conflicts, recoveries), and how it ended. It is reported once, at the end, to ``metrics`` and to
 the log. An operation inside another is part of it. Nothing here sends a request or changes what the operation does.
 """
 
@@ -125,7 +125,7 @@ def reading(name: str, uri: str, part_of: Operation | None, *, clock: Clock = SY
         yield operation.reads()
         outcome = "ok"
     except GeneratorExit:
-        outcome = "ok"  # whoever leaves a stream early has what was wanted
+        outcome = "ok"  # a stream that is left early has given what was wanted
         raise
     except OmnigraphError as error:
         outcome = error.code

@@ -1,6 +1,6 @@
-"""How far an operation has come, told to whoever listens while it runs.
+"""How far an operation has come, reported to listeners while it runs.
 
-Owns the events, how often they are told, and how a phase is found from below without being handed down. It counts what it
+Owns the events, how often they are sent, and how a phase is found from below without being handed down. It counts what it
 is given and decides nothing: without a listener nothing is counted, and a listener that fails is not asked again.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
 
-# A listener redraws or writes; more often than this nobody can read, and a load of small batches would pay for it.
+# A listener redraws or writes; more often than this cannot be read, and a load of small batches would pay for it.
 INTERVAL_S: Final = 0.1
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class _Audience:
                 return
             try:
                 self._listener(event)
-            except Exception:  # noqa: BLE001 - somebody else's code, told in the log
+            except Exception:  # noqa: BLE001 - the caller's code, reported in the log
                 # A write may be half-way: it must not fail because of who watches it.
                 self._listener = None
                 _log.exception("the progress listener failed; it is not called again")

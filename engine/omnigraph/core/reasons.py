@@ -30,7 +30,7 @@ Reason = Literal[
 
 REASONS: Final[Mapping[Reason, str]] = {
     "clock": "The clock of this machine and that of the store differ too much to tell what is young.",
-    "drift": "A table has versions above the published one that are nobody's to delete.",
+    "drift": "A table has versions above the published one that no operation explains.",
     "forked-process": "The graph was opened before this process was forked; its threads stayed in the parent.",
     "group-member": "The commit shares its swap with others on the same tables and cannot be undone alone.",
     "missing-version": "A version that a root needs is not there.",

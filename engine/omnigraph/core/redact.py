@@ -14,7 +14,7 @@ from typing import Any, Final
 
 MASK: Final = "***"
 
-# Parts of option names. Matched anywhere, so that a spelling nobody thought of is hidden rather than shown.
+# Parts of option names. Matched anywhere, so that an unforeseen spelling is hidden rather than shown.
 _SECRET_NAME = re.compile(r"secret|token|password|passwd|credential|access_key|account_key|sas|customer_key", re.I)
 # What looks like it but says where to find a secret, or how, rather than what it is.
 _NOT_SECRET: Final = frozenset(

@@ -1,4 +1,4 @@
-"""Reading a file that holds a text somebody wrote: a schema, a query, parameters. Owns what is said when it cannot be read."""
+"""Reading a file that holds a text of the user's: a schema, a query, parameters. Owns what is said when it cannot be read."""
 
 from __future__ import annotations
 

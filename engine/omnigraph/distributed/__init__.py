@@ -6,8 +6,10 @@ together. What tasks hand back is a versioned document. Names are resolved when 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from omnigraph.core.lazy import exports as _exports
+from omnigraph.core.lazy import inside as _inside
 
 if TYPE_CHECKING:
     from omnigraph.distributed.check import check_parts as check_parts
@@ -66,14 +68,7 @@ __all__ = [
 
 if not TYPE_CHECKING:
     # Hidden from type checkers: a module with `__getattr__` has every name there is, and no mistake would be found.
-    def __getattr__(name: str) -> Any:
-        try:
-            home = _PUBLIC[name]
-        except KeyError:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-        value = getattr(import_module(f"{__name__}.{home}"), name)
-        globals()[name] = value
-        return value
+    __getattr__ = _exports(__name__, _inside(__name__, _PUBLIC))
 
 
 def __dir__() -> list[str]:

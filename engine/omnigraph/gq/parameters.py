@@ -1,7 +1,7 @@
 """Parameters from JSON, by their declared types.
 
 Binding checks kinds, ranges and lengths; texts of dates and blobs are read when a statement uses them, because an
-unused parameter harms nobody. Keys that the query does not declare are accepted and their types inferred, so that one
+unused parameter does no harm. Keys that the query does not declare are accepted and their types inferred, so that one
 document can serve several queries.
 """
 

@@ -32,7 +32,7 @@ from omnigraph.schema.catalog import PropType, ScalarKind
 VECTOR_DIM_MAX = 2_147_483_647
 
 _BASES = {kind.value: kind for kind in ScalarKind if kind is not ScalarKind.VECTOR}
-# A file with more declarations than this that do not parse is no query file; nobody reads the thousandth fault.
+# A file with more declarations than this that do not parse is no query file; a list of a thousand faults helps no reader.
 _FAULTS_MAX = 1_000
 
 # After a fault, reading goes on at the next declaration. This is how often all of a text may be read again in that way.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, StoreRefused
 from omnigraph.store import layout
-from omnigraph.table import checksums, fresh
+from omnigraph.table import checksums, new_file_checks
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.errors import brief
 from omnigraph.table.torn import torn_version
@@ -76,7 +76,7 @@ def named(store: Store, handle: Any, error: OmnigraphError) -> OmnigraphError:
     """The error of reading a version of a line, or ``Corruption`` with the file where one is not whole or does not read."""
     if "file" in error.facts or error.facts.get("fate") in _PASSED_ON:
         return error
-    found = next(iter(fresh.damaged(handle).values()), None)
+    found = next(iter(new_file_checks.damaged(handle).values()), None)
     if found is None:
         return error
     path, _, problem = found.partition(": ")

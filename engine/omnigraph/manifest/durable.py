@@ -95,7 +95,7 @@ class DurabilityRules:
     # --- acknowledging -------------------------------------------------------------------------------------------------
 
     def before_acknowledging(self, record: int, newest: int, newest_unsynced_since: int | None) -> Sync:
-        """What is synced before a record in version ``record`` is acknowledged, whoever swapped it; ``newest`` is the
+        """What is synced before a record in version ``record`` is acknowledged, whichever process swapped it; ``newest`` is the
         newest version known. Holds for a helped owner, a replay by key, an outcome *landed*, a write that changed nothing
         and the report of an abort."""
         if self.remote or self.mode is Durability.RELAXED:

@@ -235,7 +235,7 @@ class Names:
         return entry
 
     def all(self, meter: Meter | None = None) -> tuple[NameEntry, ...]:
-        """What every name says that was ever used: one LIST, and one GET a name. Every entry is read again: whoever judges
+        """What every name says that was ever used: one LIST, and one GET a name. Every entry is read again: what judges
         what may be deleted has to notice one that does not read any more."""
         found = (
             self._read(name_key, number, meter, afresh=True) or self._highest(name_key, meter)

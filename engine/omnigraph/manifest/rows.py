@@ -177,7 +177,7 @@ class Closed:
 class Head:
     """The mutable row that every swap of a branch rewrites.
 
-    ``unsynced_since``: the first version of this line that a relaxed writer swapped and that nobody has synced since.
+    ``unsynced_since``: the first version of this line that a relaxed writer swapped and that has not been synced since.
     """
 
     identity: str

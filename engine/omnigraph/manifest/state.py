@@ -191,7 +191,7 @@ def _numbered(state: State, history: Iterable[r.HistoryRow], version: int) -> tu
 def cut_of(tail: Sequence[r.HistoryRow]) -> int:
     """Return how many of the oldest rows leave the tail.
 
-    The largest number that leaves ``TAIL_KEEP`` rows and divides the own records of no version: whoever looks for one of
+    The largest number that leaves ``TAIL_KEEP`` rows and divides the own records of no version: a search for one of
     them in a tail that begins with its version must find them all. Rows that a merge carried may be cut off from it.
     """
     if len(tail) < TAIL_ROLL:

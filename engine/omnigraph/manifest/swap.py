@@ -16,7 +16,7 @@ from omnigraph.core.errors import Corruption, OmnigraphError, StoreRefused, Stor
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import codec, damage, digests, fragments, reading
 from omnigraph.manifest import rows as r
-from omnigraph.manifest.sound import contradictions
+from omnigraph.manifest.consistency import contradictions
 from omnigraph.manifest.state import Change, State, fold, schema_moved
 from omnigraph.store import layout
 from omnigraph.store.durability import SyncFailed

@@ -6,8 +6,10 @@ importing the package costs neither Arrow nor RE2 nor pydantic.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from omnigraph.core.lazy import exports as _exports
+from omnigraph.core.lazy import inside as _inside
 
 if TYPE_CHECKING:
     from omnigraph.schema.arrow import table_schema
@@ -83,8 +85,4 @@ __all__ = [
 
 if not TYPE_CHECKING:
     # Hidden from type checkers: a module with `__getattr__` has every name there is, and no mistake would be found.
-    def __getattr__(name: str) -> Any:
-        home = _HOMES.get(name)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{home}"), name)
+    __getattr__ = _exports(__name__, _inside(__name__, _HOMES))

@@ -1,6 +1,6 @@
 """Making what is on a local disk survive a power cut: files with their names, or everything below a root.
 
-Lance syncs nothing that it writes, so whoever acknowledges a commit syncs its files here. Knows paths only; which files
+Lance syncs nothing that it writes, so the writer syncs its files here before it acknowledges a commit. Knows paths only; which files
 belong to a version is answered in ``table.files``, and when they have to be synced in ``manifest.durable``. A file whose
 sync failed is never synced a second time: Linux reports a failed write once and then takes the page for clean, so that
 the second sync succeeds although the bytes are lost.

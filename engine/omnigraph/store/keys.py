@@ -17,7 +17,7 @@ KEY_BYTES_MAX: Final = 800
 SEGMENT_BYTES_MAX: Final = 220
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Temporary files of local writes, ours and Lance's. They are nobody's objects.
+# Temporary files of local writes, ours and Lance's. They are no objects.
 _TEMPORARY = re.compile(r"#[0-9]+$|^\.tmp[A-Za-z0-9]{6}$")
 
 

@@ -275,7 +275,7 @@ def is_table_path(path: str) -> bool:
 
 
 def is_ours(key: str) -> bool:
-    """Whether a key lies where this module puts things. What else lies below the root is somebody else's."""
+    """Whether a key lies where this module puts things. Other files below the root belong to other programs."""
     first, _, rest = key.partition("/")
     return (
         first == AUDIT

@@ -20,29 +20,20 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from omnigraph.core import failpoints
-from omnigraph.core.errors import InvalidInput, OmnigraphError, StoreRefused, StoreUnavailable
+from omnigraph.core.errors import OmnigraphError, StoreRefused, StoreUnavailable
 from omnigraph.core.meter import Meter
 from omnigraph.store import layout
 from omnigraph.store.interface import DeleteFailure, Entry, KeyExists
 from omnigraph.store.keys import check_key, check_prefix, is_temporary_name
+from omnigraph.store.local_errors import translate
+from omnigraph.store.local_files import make_folders, read_file, read_folder, sync_folder
 
-# How often a folder may vanish (somebody prunes) between making it and writing into it.
+# How often a folder may vanish (another process prunes) between making it and writing into it.
 _FOLDER_ATTEMPTS: Final = 5
 # How often a name may be found taken and then free again.
 _CREATE_ATTEMPTS: Final = 5
 _HARD_LINKS_HINT: Final = "put the graph on a file system with hard links, or on an object store"
 
-_REFUSED: Final = {
-    errno.EACCES: "permission denied",
-    errno.EPERM: "operation not permitted",
-    errno.EROFS: "the file system is read-only",
-    errno.ELOOP: "a symbolic link is in the way",
-    errno.ENOTDIR: "a file is where a folder should be",
-    errno.EISDIR: "a folder is where a file should be",
-    errno.ENOTEMPTY: "a folder is where a file should be",
-    errno.EFBIG: "the file system does not take a file of this size",
-}
-_FULL: Final = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
 _NO_HARD_LINKS: Final = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 )
@@ -81,7 +72,7 @@ class LocalStore:
         with self._probe_lock:
             if self._probed:
                 return
-            # The first refusal is the proof, so the object stays: whoever comes next is refused at once.
+            # The first refusal is the proof, so the object stays: the next create is refused at once.
             for _ in range(2):
                 _count(meter, layout.PROBE)
                 if not self._link_new(layout.PROBE, b""):
@@ -141,10 +132,10 @@ class LocalStore:
             return True
 
     def _sync_named(self, path: str) -> None:
-        """Make a name durable. If that fails the object is there for readers, and nobody knows whether it stays."""
+        """Make a name durable. If that fails the object is there for readers, and it is unknown whether it stays."""
         folder = os.path.dirname(path)
         try:
-            _sync_folder(folder)
+            sync_folder(folder)
             self._sync_name_of(folder)
         except OSError as error:
             reason = error.strerror or type(error).__name__
@@ -159,7 +150,7 @@ class LocalStore:
         above = folder
         while above != self._root:
             above = os.path.dirname(above)
-            _sync_folder(above)
+            sync_folder(above)
         self._named_folders.add(folder)
 
     @contextmanager
@@ -176,7 +167,7 @@ class LocalStore:
                     os.fsync(file.fileno())
                 yield temporary
             finally:
-                # Renamed away is the good end of a replace; anything else left over is only invisible rubbish, and
+                # Renamed away is the good end of a replace; anything else left over is only an invisible temporary file, and
                 # must not hide the error that is on its way.
                 with suppress(OSError):
                     os.unlink(temporary)
@@ -194,7 +185,7 @@ class LocalStore:
             except FileNotFoundError:
                 if attempt == _FOLDER_ATTEMPTS - 1:
                     raise
-                _make_folders(folder)
+                make_folders(folder)
         raise AssertionError("unreachable")
 
     # --- reading --------------------------------------------------------------------------------------------------------
@@ -205,7 +196,7 @@ class LocalStore:
         with self._translated("read", key):
             try:
                 self._check_inside(os.path.dirname(path))
-                data = _read_file(path)
+                data = read_file(path)
             except FileNotFoundError:
                 pass
             except NotADirectoryError:
@@ -242,7 +233,7 @@ class LocalStore:
             todo = [(top, folder + "/" if folder else "")]
             while todo:
                 path, base = todo.pop()
-                todo.extend(_read_folder(path, base, prefix, start_after, found))
+                todo.extend(read_folder(path, base, prefix, start_after, found))
         found.sort(key=lambda entry: entry.key)
         return found
 
@@ -280,7 +271,7 @@ class LocalStore:
                 if os.path.isdir(path) and not os.path.islink(path):
                     return False
                 raise
-            _sync_folder(os.path.dirname(path))
+            sync_folder(os.path.dirname(path))
         return True
 
     def delete_many(self, keys: Iterable[str], *, meter: Meter | None = None) -> tuple[DeleteFailure, ...]:
@@ -295,7 +286,7 @@ class LocalStore:
     def prune(self, prefix: str) -> None:
         for path, _ in self._folders_below("prune", prefix):
             if path != self._root:
-                # Not empty, or somebody else was quicker: both mean that there is nothing to remove.
+                # Not empty, or removed by another process: both mean that there is nothing to remove.
                 with suppress(OSError):
                     os.rmdir(path)
 
@@ -344,7 +335,7 @@ class LocalStore:
         return os.path.join(self._root, *check_key(key).split("/"))
 
     def _check_inside(self, folder: str) -> None:
-        """A symbolic link below the root must not lead out of it, whoever put it there. Where there is none, nothing can."""
+        """A symbolic link below the root must not lead out of it, even one that a user has made. Where there is none, nothing can."""
         at = folder
         while at != self._root and not os.path.islink(at):
             at = os.path.dirname(at)
@@ -375,92 +366,7 @@ class LocalStore:
             raise translate(error, f"cannot {what}", os.path.join(self._root, key)) from error
 
 
-def translate(error: OSError, what: str, path: str) -> OmnigraphError:
-    """What a failed system call means to the caller."""
-    number = error.errno or 0
-    if number in _FULL:
-        return StoreUnavailable(
-            f"{what}: {_FULL[number]}: path={path}", hint="free space on the disk, then repeat the call", path=path
-        )
-    if number in _REFUSED:
-        return StoreRefused(f"{what}: {_REFUSED[number]}: path={path}", path=path)
-    if number == errno.ENAMETOOLONG:
-        return InvalidInput(f"{what}: the path is too long for the file system: path={path[:200]}", path=path[:200])
-    # Input and output errors, a network mount that went away, and whatever else: nobody knows what has happened.
-    reason = os.strerror(number) if number else type(error).__name__
-    return StoreUnavailable(f"{what}: {reason}: path={path}", path=path, outcome="unknown")
-
-
 def _count(meter: Meter | None, key: str, read: int = 0, written: int = 0) -> None:
     """One operation counts as the one request that it would be on an object store."""
     if meter is not None:
         meter.count(layout.request_class(key), bytes_read=read, bytes_written=written)
-
-
-def _make_folders(folder: str) -> None:
-    """Make a folder and those above it, durably: a synced file in a folder that is lost is lost."""
-    missing = []
-    path = folder
-    while not os.path.isdir(path) and os.path.dirname(path) != path:
-        missing.append(path)
-        path = os.path.dirname(path)
-    for path in reversed(missing):
-        with suppress(FileExistsError):
-            os.mkdir(path)
-        _sync_folder(os.path.dirname(path))
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        # Some file systems have no sync of folders, and nothing to be lost by it.
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def _read_file(path: str) -> bytes | None:
-    """The bytes of a regular file; ``None`` for a folder, which is no object."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        parts = []
-        while part := os.read(descriptor, max(status.st_size + 1, 65_536)):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(descriptor)
-
-
-def _read_folder(
-    path: str, base: str, prefix: str, start_after: str | None, found: list[Entry]
-) -> Iterable[tuple[str, str]]:
-    """Append the objects of one folder to ``found`` and return the folders below that may hold more."""
-    below: list[tuple[str, str]] = []
-    try:
-        scan = os.scandir(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return below  # removed since its parent was read, or never there
-    with scan:
-        for item in scan:
-            key = base + item.name
-            if item.is_dir(follow_symlinks=False):
-                folder = key + "/"
-                if folder.startswith(prefix) or prefix.startswith(folder):
-                    below.append((item.path, folder))
-                continue
-            if not key.startswith(prefix) or (start_after is not None and key <= start_after):
-                continue
-            if is_temporary_name(item.name) or not item.is_file(follow_symlinks=False):
-                continue
-            try:
-                status = item.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            found.append(Entry(key, status.st_size, status.st_mtime_ns // 1_000))
-    return below

@@ -80,7 +80,7 @@ class S3Store:
         with self._probe_lock:
             if self._probed:
                 return
-            # The first refusal is the proof, so the object stays: whoever comes next is refused at once.
+            # The first refusal is the proof, so the object stays: the next create is refused at once.
             for _ in range(2):
                 if not self._put_new(layout.PROBE, b"", meter):
                     self._probed = True

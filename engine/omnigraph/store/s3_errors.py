@@ -127,7 +127,7 @@ def translate(error: Exception, what: str, uri: str) -> OmnigraphError:
         )
     if isinstance(error, boto.ParamValidationError):
         return InvalidInput(f"{what}: {text}: uri={uri}", **facts)
-    # Time-outs, dropped and refused connections, truncated answers, and everything that nobody has classified.
+    # Time-outs, dropped and refused connections, truncated answers, and everything that is not classified above.
     return StoreUnavailable(f"{what}: {type(error).__name__}: {text}: uri={uri}", outcome="unknown", **facts)
 
 

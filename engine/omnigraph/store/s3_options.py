@@ -2,7 +2,7 @@
 
 Two clients talk to the same bucket: Lance (whose option names are used) and boto3. Both must reach the same endpoint in
 the same region as the same user, whatever each of them would have read by itself. Options given win over the
-environment, the environment over the profile. Credentials that nobody gave as options are left to both clients' own
+environment, the environment over the profile. Credentials that were not given as options are left to both clients' own
 chains, which read the same places, so that this process holds as few copies as possible.
 """
 
@@ -71,7 +71,7 @@ _REGION_OF_ENDPOINTS: Final = "us-east-1"
 
 @dataclass(frozen=True)
 class Connection:
-    """What both clients are told. ``repr`` shows no credential."""
+    """The settings of both clients. ``repr`` shows no credential."""
 
     endpoint: str | None
     region: str | None
@@ -143,7 +143,7 @@ _ENCRYPTIONS: Final = {"sse-kms": "aws:kms", "sse-kms-dsse": "aws:kms:dsse", "ae
 
 
 def canonical_options(given: Mapping[str, object] | None) -> Secrets:
-    """Options under the one name each has, checked. Names nobody knows go to Lance, unless they look like a slip."""
+    """Options under the one name each has, checked. Unknown names go to Lance, unless they look like a slip."""
     found: dict[str, str] = {}
     for name, value in (given or {}).items():
         if not isinstance(value, str):

@@ -3,7 +3,7 @@
 A column is a blob column when its field carries the mark that the schema puts on it. Lance takes marked large binary
 as it is and stores each value beside the data file, by size; read back it shows a descriptor unless it is asked for
 bytes. This module knows the mark, the option that asks for bytes, and how a stored schema reads from outside. It never
-makes a reference to bytes that somebody else keeps: Lance refuses those, and nothing here allows them.
+makes a reference to bytes outside of the graph: Lance refuses those, and nothing here allows them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Version lines as lists: which versions and files exist, which nobody names, and the deletion of exact versions.
+"""Version lines as lists: which versions and files exist, which no version names, and the deletion of exact versions.
 
 Owns every call that deletes through Lance. It decides nothing: which versions are doomed is a plan made above, and only
 versions that are named by number are ever deleted.
@@ -50,7 +50,7 @@ class Deleted:
 def loose_files(handle: LanceDataset, what: str, meter: Meter | None = None) -> tuple[LooseFile, ...]:
     """Files under a dataset that no existing version names, those of writers under way included. Reads every version.
 
-    Asks Lance what it would delete if it were told to delete nothing but the newest version, which it never does.
+    Asks Lance what it would delete if it had to delete nothing but the newest version, which it never does.
     """
     with translated(f"look for unreferenced files of {what}"), metered(handle, meter, "versions"):
         explained = handle.explain_cleanup_old_versions(

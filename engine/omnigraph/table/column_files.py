@@ -21,7 +21,7 @@ from omnigraph.table.arrays import nulls, positions
 from omnigraph.table.blob import READ_BYTES
 from omnigraph.table.checksums import CheckedFiles
 from omnigraph.table.dataset import metered, translated
-from omnigraph.table.fresh import write_files
+from omnigraph.table.new_file_checks import write_files
 
 Offsets = npt.NDArray[np.int64]
 

@@ -1,7 +1,7 @@
 """Fewer, larger files with the same rows: plan, rewrite anywhere, commit. Owns Lance's compaction calls.
 
 A rewrite is a pair of versions, one that reserves fragment numbers and one that takes the new files. Lance names neither
-after anybody, so whose they are is told by their numbers: they are a caller's own if they follow, without a gap, the version
+after anybody, so their numbers say whose they are: they are a caller's own if they follow, without a gap, the version
 that he knows.
 """
 
@@ -25,8 +25,8 @@ from omnigraph.table.dataset import (
     translated,
 )
 from omnigraph.table.errors import brief, classify, panics_raised
-from omnigraph.table.fresh import check_rewritten, noticed
 from omnigraph.table.layout import describe
+from omnigraph.table.new_file_checks import check_rewritten, noticed
 
 if TYPE_CHECKING:
     from lance import LanceDataset

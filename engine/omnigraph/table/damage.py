@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from omnigraph.core.errors import Corruption, OmnigraphError
-from omnigraph.table import checksums, files, fresh
+from omnigraph.table import checksums, files, new_file_checks
 from omnigraph.table.errors import Fate
 from omnigraph.table.torn import restore_hint
 
@@ -52,7 +52,7 @@ def _hint(handle: LanceDataset) -> str | None:
 
 def damaged_file(handle: LanceDataset) -> tuple[str, str] | None:
     """The first file of a version that is not whole, or not what was written, and what is wrong with it."""
-    for said in fresh.damaged(handle).values():
+    for said in new_file_checks.damaged(handle).values():
         path, _, problem = said.partition(": ")
         return path, problem
     place = checksums.place_of(handle.uri)

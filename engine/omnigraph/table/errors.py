@@ -35,9 +35,9 @@ class Fate(Enum):
     """What a raised exception says about the operation that raised it."""
 
     NOT_LANDED_RETRYABLE = "not-landed-retryable"
-    """Somebody else's commit came first; the same intent may succeed on a newer version."""
+    """Another commit came first; the same intent may succeed on a newer version."""
     NOT_LANDED_INCOMPATIBLE = "not-landed-incompatible"
-    """Somebody else's commit makes this one meaningless (overwrite, restore)."""
+    """Another commit makes this one meaningless (overwrite, restore)."""
     MISSING_VERSION = "missing-version"
     """The dataset, version or ref asked for does not exist (any more)."""
     MISSING_FILE = "missing-file"
@@ -175,7 +175,7 @@ def _has(text: str, fragments: tuple[str, ...]) -> bool:
 
 @contextlib.contextmanager
 def panics_raised() -> Iterator[None]:
-    """A panic inside Lance is a failure like any other. What carries it into Python is no ``Exception``, as if somebody had
+    """A panic inside Lance is a failure like any other. What carries it into Python is no ``Exception``, as if the user had
     asked this process to stop. The other way round, an interrupt that Lance reports as a failure is one again."""
     try:
         yield

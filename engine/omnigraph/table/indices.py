@@ -16,7 +16,7 @@ from lance.dataset import Index as LanceIndex
 from omnigraph.core.meter import INDEX, Meter
 from omnigraph.table.checksums import CheckedFiles
 from omnigraph.table.dataset import metered, own_handle, translated
-from omnigraph.table.fresh import check_index
+from omnigraph.table.new_file_checks import check_index
 
 if TYPE_CHECKING:
     from lance import LanceDataset

@@ -1,4 +1,4 @@
-"""A small append-only dataset in which a key stands once, whoever writes it and however often.
+"""A small append-only dataset in which a key stands once, however often and by whichever process it is written.
 
 Insert-only merge on the key with no retries inside Lance and no index on the key: the one form in which Lance notices
 that two writers insert the same key.
@@ -16,7 +16,7 @@ from lance import LanceDataset, LanceOperation, Transaction
 from omnigraph.core.errors import OmnigraphError, StoreUnavailable
 from omnigraph.table.dataset import TableRef, Tables, translated
 from omnigraph.table.errors import Fate, classify
-from omnigraph.table.fresh import damaged
+from omnigraph.table.new_file_checks import damaged
 
 ATTEMPTS_MAX = 8
 FRAGMENTS_MAX = 8  # beyond which the rows are written together
@@ -27,8 +27,8 @@ def insert_once(tables: Tables, ref: TableRef, schema: pa.Schema, key: str, row:
     """Add the rows whose keys are not there; no two of them have one key. False: all were there. Raises where the outcome
     is not certain.
 
-    Lance writes the row's file and names it in one call, so a file that is not whole (see ``fresh``) is found afterwards:
-    here, or by whoever comes next. The row in it was never acknowledged.
+    Lance writes the row's file and names it in one call, so a file that is not whole (see ``new_file_checks``) is found afterwards:
+    here, or by the next caller. The row in it was never acknowledged.
     """
     with translated(f"write {ref.relative}"):
         for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -105,6 +105,6 @@ def _open_or_create(tables: Tables, ref: TableRef, schema: pa.Schema) -> LanceDa
         if classify(error) is not Fate.MISSING_VERSION:
             raise
     with contextlib.suppress(OmnigraphError):
-        # Refused where somebody else has created it meanwhile; anything else that is wrong, the open below says.
+        # Refused where another process has created it meanwhile; anything else that is wrong, the open below says.
         tables.create_empty(ref, schema)
     return lance.dataset(tables.uri(ref), storage_options=tables.options)

@@ -37,7 +37,7 @@ _SLOTS_MIN: Final = 1 << 10
 # Mostly empty: nearly every key is where it is looked for first. Measured: twice as fast as 2.
 _SLOTS_PER_ROW: Final = 3
 _SLOTS_PER_DIGEST: Final = 1.5
-# One multiplier a word, odd and unpredictable, so that nobody can choose ids that all meet in one slot.
+# One multiplier a word, odd and unpredictable, so that no input can be made whose ids all meet in one slot.
 _MULTIPLIERS: Final = np.array([secrets.randbits(64) | 1 for _ in range(64)], dtype=np.uint64)
 _FINAL: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)

@@ -56,7 +56,7 @@ def fork(
 ) -> LanceDataset:
     """A line of its own that begins with ``version`` of ``base``, at the same number. Raises like ``create``.
 
-    Lance's own branches are registered in a file that all writers change; a Clone to a path that nobody else plans is not.
+    Lance's own branches are registered in a file that all writers change; a Clone to a path of its own is not.
     """
     operation = LanceOperation.Clone(True, None, version, tables.uri(base), None)
     handle = _commit(tables, ref, _named(Transaction(version, operation), uuid, properties))

@@ -15,7 +15,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 from omnigraph.core.meter import Meter
 from omnigraph.table.blob import as_stored, blob_columns, logical_schema
 from omnigraph.table.dataset import translated
-from omnigraph.table.fresh import delete_rows, write_files
+from omnigraph.table.new_file_checks import delete_rows, write_files
 from omnigraph.table.rowids import row_ids
 from omnigraph.table.staged import fragment_json, fragment_of
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def counter(handle: LanceDataset) -> Drain:
     """What the handle's store client has been asked since it was last drained. Never raises: a count is no reason for a
-    call to fail. What cannot be asked for now (Lance lends out a handle that it changes to nobody else) is counted by
-    whoever drains the client next."""
+    call to fail. What cannot be asked for now (Lance lends out a handle that it changes to no second caller) is counted by
+    the next section that drains the client."""
 
     def drain() -> tuple[int, int, int]:
         try:

@@ -1,4 +1,4 @@
-"""Fragments that somebody has written and nobody has committed: as plain JSON, read back, verified, given up.
+"""Fragments that are written and not committed: as plain JSON, read back, verified, given up.
 
 Owns what staged files look like to Lance. Whose they are and whether they may be committed is decided elsewhere.
 """
@@ -134,7 +134,7 @@ def _read_detached(
     tables: Tables, ref: TableRef, handle: Any, new: Sequence[Mapping[str, Any]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Lance's file reader cannot project a file past a blob column, a dataset can: so the fragments become one for as long
-    as they are read, under a version that is in nobody's line and goes afterwards."""
+    as they are read, under a version that is in no line and is deleted afterwards."""
     if not new:
         return
     with translated(f"read staged files of {ref.relative}"):

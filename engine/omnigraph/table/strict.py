@@ -20,7 +20,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.table.dataset import COMMIT_TIMEOUT, DATA_STORAGE_VERSION, TableRef, Tables, translated
 from omnigraph.table.errors import Fate, classify, panics_raised
 from omnigraph.table.files import data_file_name
-from omnigraph.table.fresh import write_files
+from omnigraph.table.new_file_checks import write_files
 from omnigraph.table.predicate import Compare, to_filter
 from omnigraph.table.reading import metered
 
@@ -29,7 +29,7 @@ SINGLE_PUT_BYTES = 4 * 1024 * 1024  # Lance sends what is smaller than a part of
 
 
 class SwapLost(Exception):
-    """Somebody else made the next version. Nothing of this swap landed."""
+    """Another writer made the next version. Nothing of this swap landed."""
 
 
 class SwapUnknown(Exception):
@@ -165,7 +165,7 @@ def create(
 
 
 def _first_file(tables: Tables, ref: TableRef, table: pa.Table, name: str, meter: Meter | None) -> FragmentMetadata:
-    """Write the only data file of a dataset that is not there yet. Its size stands in the fragment: whoever opens the version
+    """Write the only data file of a dataset that is not there yet. Its size stands in the fragment: a reader that opens the version
     need not ask for it."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, name)

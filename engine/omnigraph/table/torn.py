@@ -1,7 +1,7 @@
 """Version files that a power cut has torn: empty, or cut short. On a local disk only, where Lance syncs nothing that it writes.
 
 Lance writes a version file under another name and then names it, so a living writer leaves none under its own name that is
-not whole. Whoever finds one may move it aside, if no state that can be read names its version.
+not whole. It may be moved aside if no state that can be read names its version.
 """
 
 from __future__ import annotations

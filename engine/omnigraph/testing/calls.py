@@ -2,7 +2,7 @@
 or told that the call has failed.
 
 What ``faults`` is for a store, this is for a local disk: the cuts lie between the calls themselves, those of Lance included,
-and nothing is wrapped. Linux holds each call of a process that asks for it (``give_notice``) until somebody outside has
+and nothing is wrapped. Linux holds each call of a process that asks for it (``give_notice``) until a process outside has
 answered (``CallWatch``). Elsewhere, or where a sandbox forbids it, ``unavailable`` says why.
 """
 
@@ -192,7 +192,7 @@ class CallWatch:
     """Answers the calls of a child that has given notice.
 
     ``at``: the call below ``folder`` (from 1, of those ``among``) at which ``act`` is asked first, while the call waits. It
-    returns the number of an error that the call fails with, 0 to let it go on, or None if there is nobody left to be
+    returns the number of an error that the call fails with, 0 to let it go on, or None if no process is left to be
     answered. ``lasts``: for which calls that follow it is asked again.
     """
 
@@ -228,7 +228,7 @@ class CallWatch:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(START_S)
-        os.close(self._listener)  # who still waits for an answer is told that there is none
+        os.close(self._listener)  # a process that still waits for an answer gets an error
         if self._broken is not None:
             raise self._broken
 

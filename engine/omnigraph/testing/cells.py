@@ -334,14 +334,14 @@ class Matrix:
         if verdict.was == "after" and verdict.now != "after":
             verdict.findings.append("recovery took a published write back")
         if promised is not None and verdict.now != promised:
-            verdict.findings.append(f"the caller was told {said}, and the graph reads as {verdict.now}")
+            verdict.findings.append(f"the caller got {said}, and the graph reads as {verdict.now}")
         if operation.creates_graph and verdict.now == "before":
             create(root, cell.width)
         verdict.findings.extend(findings_at_rest(root, operation.leaves, cell.width))
 
 
 def promised_by(engine: Any, said: tuple[Any, ...], findings: list[str]) -> str | None:
-    """How the graph must read in the end, by what the caller was told. None: nothing was said."""
+    """How the graph must read in the end, by what the caller got. None: nothing was said."""
     if not said:
         return None
     if said[0] == "done":

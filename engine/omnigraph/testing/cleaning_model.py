@@ -1,5 +1,5 @@
 """Cleanups beside those whom they could hurt, on a simulated manifest, for exhaustive search: a writer whose requests are slow,
-others who write, cleanups, somebody who makes a checkpoint, and a reader with an old handle.
+others who write, cleanups, the maker of a checkpoint, and a reader with an old handle.
 
 One step is one request. The decisions are the engine's own pure functions: what a cleanup dooms and spares, whether a checkpoint
 came too late, what a version proves beside the boundary, whether a plan may be published. ``Rules`` holds them, or ones with
@@ -282,7 +282,7 @@ class Cleaning:
         if told == "yes" and WRITER not in newest[1]:
             return "lost commit: W was acknowledged and is not published"
         if told == "no" and WRITER in newest[1]:
-            return "false failure: W was told that it came to nothing, and is published"
+            return "false failure: W got an answer that it came to nothing, and is published"
         if WRITER in newest[1] and not files and s[3][0] != "open":
             return "broken graph: W is published and its files are gone"
         if s[6][2] == "yes" and FIRST not in present:

@@ -17,10 +17,11 @@ from omnigraph.commit.txn import pinned_table
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import lineage
+from omnigraph.manifest.consistency import line_of
 from omnigraph.manifest.rows import CommitRow, HistoryRow, Pin
-from omnigraph.manifest.sound import line_of
 from omnigraph.manifest.swap import Held
-from omnigraph.table.dataset import TableRef, stats_of
+from omnigraph.table.dataset import TableRef
+from omnigraph.table.stats import stats_of
 
 Row = tuple[tuple[str, Any], ...]
 

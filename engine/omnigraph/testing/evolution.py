@@ -129,7 +129,7 @@ class Round:
         return all(self._count(who) >= schemas * self.loads for who in LOADERS)
 
     def _begin(self, last: int) -> None:
-        """Start whoever is not there: they go on behind what they have said."""
+        """Start the workers that are not there: they go on behind what they have said."""
         for who in LOADERS:
             if who not in self._children and self._count(who) < (self._revised + 2) * self.loads:
                 first = self._count(who)

@@ -40,11 +40,11 @@ def _whole(ended: list[Ended[Receipt]]) -> str | None:
             raise AssertionError(f"the requests did not share one plan: {named}")
         return receipts[-1].commit_id
     if len(errors) != len(ended) or len({type(error) for error in errors}) != 1:
-        raise AssertionError(f"the requests of one plan were told different things: {ended}")
+        raise AssertionError(f"the requests of one plan got different answers: {ended}")
     error = errors[-1]
     assert isinstance(error, OmnigraphError | Exception)
     if isinstance(error, OutcomeUnknown) and len({str(one) for one in errors}) != len(errors):
-        raise AssertionError(f"two requests were told the same commit id: {errors}")
+        raise AssertionError(f"two requests got the same commit id: {errors}")
     raise error
 
 

@@ -27,7 +27,7 @@ class Ended(Generic[T]):
 
 
 class Held(Generic[T]):
-    """Calls of one branch, each on a thread of its own, while nobody may lead."""
+    """Calls of one branch, each on a thread of its own, while none may lead."""
 
     def __init__(self, queue: GroupQueue) -> None:
         self._queue = queue
@@ -74,7 +74,7 @@ def held_back(engine: Engine, branch: str = MAIN) -> Iterator[Held[Any]]:
     """Within the block calls gather in the queue; at its end the oldest leads, and all have ended."""
     queue = queue_of(engine, branch)
     with queue.lock:
-        assert not queue._led, "somebody writes already"
+        assert not queue._led, "a write is under way already"
         queue._led = True
     held: Held[Any] = Held(queue)
     try:

@@ -87,7 +87,7 @@ def check_set(events: Iterable[Event]) -> list[str]:
         if twice:
             found.append(f"{_name(read)} saw elements twice: {twice[:5]}")
         strange = sorted(seen.keys() - asked.keys())
-        found.extend(f"{_name(read)} saw {element!r}, which nobody added" for element in strange)
+        found.extend(f"{_name(read)} saw {element!r}, which no writer added" for element in strange)
         for element in sorted(seen.keys() & asked.keys()):
             add = asked[element]
             if add.end == FAIL:
@@ -138,7 +138,7 @@ def _atomic(read: Op, appends: Mapping[Any, Op]) -> list[str]:
     for value in sorted({value for values in read.answer.values() for value in values}):
         op = appends.get(value)
         if op is None:
-            found.append(f"{_name(read)} saw {value!r}, which nobody appended")
+            found.append(f"{_name(read)} saw {value!r}, which no writer appended")
             continue
         if op.end == FAIL:
             found.append(f"{_name(read)} saw {value!r}, whose append had failed")
@@ -159,7 +159,7 @@ def _recent(read: Op, appends: Mapping[Any, Op]) -> list[str]:
 
 
 def _real_time(key: str, values: Sequence[Any], appends: Mapping[Any, Op]) -> list[str]:
-    """In the list's order nobody stands before somebody who had ended before it began."""
+    """In the list's order no element stands before another whose write had ended before its own began."""
     found = []
     latest_begin, who = float("-inf"), None
     for value in values:

@@ -71,7 +71,7 @@ def steps(rules: Rules) -> Callable[[State], Iterator[tuple[str, State]]]:
 
 def check(rules: Rules) -> Callable[[State], str | None]:
     def wrong(state: State) -> str | None:
-        """An acknowledged branch whose deletion nobody began is bound to its name."""
+        """An acknowledged branch whose deletion has not begun is bound to its name."""
         log, closed, acknowledged = state[:3]
         highest = rules.meaning(log)
         for life in acknowledged:

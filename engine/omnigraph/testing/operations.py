@@ -145,7 +145,7 @@ def commit_id(outcome: Outcome) -> str | None:
 
 
 def displace(engine: Engine, key: str) -> None:
-    """A foreign version above the pin, with rows that nobody will ever publish: what a dead writer leaves behind."""
+    """A foreign version above the pin, with rows that will never be published: what a dead writer leaves behind."""
     txn = open_txn(engine, MAIN, deadline=Deadline(engine.clock, 60), meter=Meter())
     pin = txn.pin(key)
     handle = txn.handle(key)

@@ -1,5 +1,5 @@
 """How a plan of the protocol's model comes to its end other than by its owner's publish: undone table by table, given way to,
-aborted by a swap. The same steps for an owner that gives up and for whoever rolls it back.
+aborted by a swap. The same steps for an owner that gives up and for a recovery.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from omnigraph.testing.protocol_world import RESTORE, UPKEEP, World, name_of
 
 
 class Endings(World):
-    """``put`` says where somebody goes on after a step: it is given the state, the next place and what stands of restores."""
+    """``put`` says where an actor goes on after a step: it is given the state, the next place and what stands of restores."""
 
     def _undo_step(
         self, s: Node, pid: int, held: Node, restored: Node, touched: tuple[int, ...], unknown: frozenset[int],

@@ -181,7 +181,7 @@ class Model(Writers):
             if writer[6] == "ok" and not landed and not self._keyed(number, commits):
                 return f"lost commit: {'ABCDEF'[number]} was acknowledged"
             if writer[6] == "failed" and landed:
-                return f"false failure: {'ABCDEF'[number]} was told a conflict and is published"
+                return f"false failure: {'ABCDEF'[number]} got a conflict and is published"
         for pid, kind in s[8]:
             if kind == "write skew":
                 return f"write skew: {name_of(pid)} is published over a read set that changed"

@@ -1,6 +1,6 @@
 """The simulated store of the protocol's model: what there is, what a request makes of it, and the engine's own functions.
 
-Owns the shape of a state (the docstring of ``protocol_model`` has it) and every change of one that is not somebody's
+Owns the shape of a state (the docstring of ``protocol_model`` has it) and every change of one that is not an actor's
 decision. Who decides what is in ``protocol_writers``, ``protocol_endings`` and ``protocol_model``.
 """
 
@@ -45,7 +45,7 @@ class Rules:
     exact: bool = True  # effects are recognised by uuid, not by counting versions
     strict: bool = True  # a swap lands on the version it was made for, or not at all
     looks_for_itself: bool = True  # an owner that gives up looks for its own records first
-    stranger_looks: bool = True  # ... and whoever rolls it back
+    stranger_looks: bool = True  # ... and the process that rolls it back
     pins_of_restores: bool = True  # a restore is published only over the pin that it restored
     aborts: bool = True  # a plan that is given up ends by a record
 
@@ -194,7 +194,7 @@ class World:
         return (*table, (RESTORE, pin, table[pin][2]))
 
     def _swapped(self, s: Node, pids: Node, moved: tuple[tuple[int, int], ...], pid: int, ends: str) -> Node:
-        """The state of the whole world after a swap landed: whoever held the newest state holds an old one now."""
+        """The state of the whole world after a swap landed: a process that held the newest state holds an old one now."""
         pins, commits, aborts = pids
         after = self._folded(pins, moved, pid, ends)
         if ends == "commit":

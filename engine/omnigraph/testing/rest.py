@@ -13,7 +13,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.testing.content import branches_of, faults_of, leftovers_of
 from omnigraph.testing.operations import append, keys_of, opened
 from omnigraph.upkeep.recover import recover
-from omnigraph.upkeep.verify import RUBBISH, verify
+from omnigraph.upkeep.verify import GARBAGE, verify
 
 LIVENESS_S = 20.0  # no writer is left in the way of the next one for longer than a few graces
 
@@ -40,7 +40,7 @@ def findings_at_rest(root: str, leaves: tuple[str, ...], width: int) -> list[str
         for branch in branches_of(engine):
             append(engine, keys, ["next"], branch=branch)
         found.extend(faults_of(engine))
-        found.extend(problem.message for problem in verify(engine).problems if problem.severity != RUBBISH)
+        found.extend(problem.message for problem in verify(engine).problems if problem.severity != GARBAGE)
     return [*found, *findings_about_liveness(root, keys)]
 
 

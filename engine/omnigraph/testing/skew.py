@@ -71,7 +71,7 @@ def blind() -> Iterator[None]:
 
 
 def one_act(say: Callable[[Any], None], root: str, name: str, gate: str, forgetful: bool) -> None:
-    """One write that stands still in the last moment before its swap, until somebody opens the named pipe ``gate``."""
+    """One write that stands still in the last moment before its swap, until another process opens the named pipe ``gate``."""
 
     def wait(**_: Any) -> None:
         say("publishing")

@@ -51,7 +51,7 @@ from omnigraph.testing.workloads import (
     open_ring,
     run_together,
 )
-from omnigraph.upkeep.verify import RUBBISH, verify
+from omnigraph.upkeep.verify import GARBAGE, verify
 
 KINDS = ("list-append", "set", "bank", "ring")
 STORES = ("local", "s3")
@@ -118,7 +118,7 @@ def _judge(kind: str, root: str, told: Told) -> list[str]:
     recover(root)
     with opened(root) as engine:
         found += faults_of(engine)
-        found += [problem.message for problem in verify(engine).problems if problem.severity != RUBBISH]
+        found += [problem.message for problem in verify(engine).problems if problem.severity != GARBAGE]
         lineage = {row.commit_id for row in commits_of(engine)}
         acknowledged = {e.value for e in told.events if e.kind == OK and e.what != "read" and e.value is not None}
         found += [f"acknowledged commit {one} is not there" for one in sorted(acknowledged - lineage)]

@@ -288,7 +288,7 @@ def run_together(
                     told.stops += 1
             if now >= next_kill:
                 next_kill = now + kill_every_s
-                # Mostly those at work: on a slow machine nobody else would ever get as far as that.
+                # Mostly those at work: on a slow machine no other process would ever get as far as that.
                 young = rng.random() < YOUNG_KILLS
                 if met := sorted(children if young else at_work & children.keys()):
                     name = rng.choice(met)

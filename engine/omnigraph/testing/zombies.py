@@ -29,12 +29,12 @@ from omnigraph.testing.children import Child
 from omnigraph.testing.content import Content, content_of, faults_of
 from omnigraph.testing.faults import MUTATING, Rule, hold
 from omnigraph.testing.operations import append, keys_of, opened, recover
-from omnigraph.upkeep.verify import RUBBISH, verify
+from omnigraph.upkeep.verify import GARBAGE, verify
 
 SLEEP, SLEEP_AFTER = "sleep", "sleep-after"
 WOKE_UP, NOT_REACHED = "woke up", "not reached"
 OTHERS = ("other1", "other2")
-# Their effect, done again after the others, takes away the others' rows too: what they remove is told by a condition.
+# Their effect, done again after the others, takes away the others' rows too: a condition says what they remove.
 REPLACING = ("overwrite", "load-overwrite", "mutate-delete")
 
 
@@ -226,12 +226,12 @@ def _judge(cell: Cell, root: str, known: _Before, said: tuple[Any, ...], verdict
     else:
         verdict.findings.append(f"the sleeper's effect is there in part, twice, or beside another's: {now}")
     if promised is not None and verdict.now not in (promised, "same"):
-        verdict.findings.append(f"the sleeper was told {said}, and the graph reads as {verdict.now}")
+        verdict.findings.append(f"the sleeper got {said}, and the graph reads as {verdict.now}")
     if verdict.ended == WOKE_UP:
         verdict.findings.extend(_others_missing(cell, now, keys, verdict))
     with opened(root) as engine:
         verdict.findings.extend(faults_of(engine))
-        verdict.findings.extend(p.message for p in verify(engine).problems if p.severity != RUBBISH)
+        verdict.findings.extend(p.message for p in verify(engine).problems if p.severity != GARBAGE)
         version = engine.latest(MAIN).version
         append(engine, keys, ["next"])
         if engine.latest(MAIN).version != version + 1:
@@ -239,7 +239,7 @@ def _judge(cell: Cell, root: str, known: _Before, said: tuple[Any, ...], verdict
 
 
 def _promised(engine: Engine, said: tuple[Any, ...], verdict: Verdict) -> str | None:
-    """How the graph must read by what the sleeper was told; None where it was told nothing about content."""
+    """How the graph must read by the answer that the sleeper got; None where that says nothing about content."""
     if not said or said[0] == "recovered":
         return None
     kind, code, commit_id = said
@@ -279,7 +279,7 @@ def _without_others(content: Content | None) -> Content | None:
 
 
 def _act(say: Any, name: str, root: str, width: int, arming: str, watched: bool = False) -> None:
-    """Run the driver; where it is told to sleep it says so and stops itself."""
+    """Run the driver; at the place given it says so and stops itself."""
     if watched:
         give_notice()
     place, _, word = arming.partition("=")

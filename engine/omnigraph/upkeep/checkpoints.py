@@ -1,4 +1,4 @@
-"""Checkpoints: commits pinned by name against cleanup, until somebody deletes the name.
+"""Checkpoints: commits pinned by name against cleanup, until the name is deleted.
 
 A checkpoint is durable before it is checked, and a cleanup collects them after it has raised the boundary: whichever comes
 second sees the other. One that came too late is taken back, with an error that says so.

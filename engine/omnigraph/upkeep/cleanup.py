@@ -1,4 +1,4 @@
-"""Cleanup: delete versions that nobody needs any more, by number, after saying which and why.
+"""Cleanup: delete versions that are not needed any more, by number, after saying which and why.
 
 In this order, each step durable before the next: recover what was left behind; a new cleanup mark on every branch, so that
 writers whose staged files may be gone plan again; look; raise the boundary; look again and spare what became a root; delete
@@ -177,7 +177,7 @@ def run_cleanup(
 
 
 def _expire_recoveries(engine: Engine, policy: Policy) -> list[str]:
-    """Old records of recoveries are nobody's roots. Failing to delete them stops nothing."""
+    """Delete old records of recoveries, which are no roots. A failure to delete them stops nothing."""
     kept_us = max(policy.older_than_s * 1_000_000, audit.RETENTION_US)
     try:
         audit.expire(engine, engine.clock.now_us() - kept_us)
@@ -205,7 +205,7 @@ def _tend_names(engine: Engine, lines: GraphLines, actor: str | None, meter: Met
 
 
 def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
-    """End what was left behind for longer than the grace, by the store's clock, and heal drift of nobody."""
+    """End what was left behind for longer than the grace, by the store's clock, and heal drift that no operation claims."""
     grace_us = engine.timing.grace_s * 1_000_000
     now_us = engine.clock.now_us()
     try:
@@ -234,7 +234,7 @@ def _refuse_drift(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
         unexplained = [key for key, drift in drifting.items() if drift.state.value != "busy"]
         if unexplained:
             raise Refused(
-                f"{unexplained[0]} has versions above the published one that nobody claims; nothing was deleted",
+                f"{unexplained[0]} has versions above the published one that no operation claims; nothing was deleted",
                 hint="run `omnigraph repair`",
                 reason="drift",
                 table_key=unexplained[0],
@@ -363,9 +363,9 @@ def _delete_orphans(
 
 
 def _give_up_batches(engine: Engine, run: str, expired: Sequence[str], errors: list[str], meter: Meter) -> None:
-    """Delete the records of batches that nobody has loaded, and the files of those whose records went in an earlier run.
+    """Delete the records of batches that were never loaded, and the files of those whose records went in an earlier run.
 
-    In two runs, because whoever still holds such a record plans again after this run's mark, and finds it gone."""
+    In two runs, because a writer that still holds such a record plans again after this run's mark, and finds it gone."""
     for entry in engine.store.list(layout.CLEANUPS, meter=meter):
         try:
             body = read_record(engine, entry.key, meter)

@@ -1,7 +1,7 @@
-"""What a cleanup sees: every version line, what keeps versions of it, and what belongs to nobody.
+"""What a cleanup sees: every version line, what keeps versions of it, and what is garbage.
 
 Owns the order of looking: artefacts, then intents, then names, then manifests. What was there before it was found unclaimed cannot
-be claimed by somebody who came in between. Every line of the manifest is a root, also one that the cleanup does not act upon: of
+be claimed by an operation that began in between. Every line of the manifest is a root, also one that the cleanup does not act upon: of
 such a line every commit that still opens is kept. Only a line that no branch is at any more, and none ever will be, keeps nothing
 but what others need of it. Reads only.
 """
@@ -37,9 +37,9 @@ from omnigraph.upkeep.cleanup_roots import (
     named_by,
     table_lines,
 )
+from omnigraph.upkeep.garbage import Line as Place
+from omnigraph.upkeep.garbage import lines_claimed, lines_named, list_artefacts, unclaimed
 from omnigraph.upkeep.retained import retained_bytes
-from omnigraph.upkeep.rubbish import Line as Place
-from omnigraph.upkeep.rubbish import lines_claimed, lines_named, list_artefacts, unclaimed
 from omnigraph.wire.cleanup import Checkpoint, Orphan, Policy, RetainedProperty
 
 # Between this machine's clock and the store's. Ages are differences of the two, and nothing is deleted by a wrong one.

@@ -19,12 +19,12 @@ from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
 from omnigraph.table.version_list import VersionFile
 from omnigraph.upkeep.cleanup_plan import Line, Range, SeenCommit
-from omnigraph.upkeep.rubbish import Line as Place
+from omnigraph.upkeep.garbage import Line as Place
 
 
 @dataclass(frozen=True)
 class Staging:
-    """A staging record: a live one keeps what its files may have become part of, an expired one is rubbish."""
+    """A staging record: a live one keeps what its files may have become part of, an expired one is garbage."""
 
     id: str
     tables: tuple[tuple[str, str | None, int], ...]  # location, ref, base pin
@@ -151,7 +151,7 @@ def table_lines(
 def kept_ranges(
     views: Sequence[BranchView], intents: Sequence[Intent], pinned: Mapping[str, State], staging: Sequence[Staging]
 ) -> dict[Place, list[Range]]:
-    """What is kept of each line of a table. Closed under bases: whoever keeps a version keeps what it needs of other lines."""
+    """What is kept of each line of a table. Closed under bases: what keeps a version keeps what it needs of other lines."""
     kept: dict[Place, list[Range]] = {}
 
     def keep(place: Place, low: int, high: int | None, why: str) -> None:
@@ -185,7 +185,7 @@ def branch_ranges(
     """What a branch keeps of each table line. Pure.
 
     Of a line that it commits to: everything from the oldest retained pin on. One that only some of the states name was forked,
-    dropped or created in between, at a version that nobody has to know: all of it is kept.
+    dropped or created in between, at a version that need not be known: all of it is kept.
     Of a line that another branch commits to: exactly the versions that its retained states and commits name; whatever that
     other branch does on the line is none of its business. The bases of every pin are kept: those that it needs, and all of a
     line that began in between, because its earlier states may have needed what the newest does not.

@@ -1,4 +1,4 @@
-"""Probes: one number each, in at most two requests, for whoever asks every few seconds. Changes nothing."""
+"""Probes: one number each, in at most two requests, for callers that ask every few seconds. Changes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _manifest_fragments(engine: Engine, branch: str, meter: Meter) -> int:
 
 def _version_backlog(engine: Engine, branch: str, meter: Meter) -> int:
     """Versions of ``__manifest`` that no cleanup has doomed yet. ``Corruption`` where a mark of the boundary is missing: no
-    cleanup would run then, and whoever asks in order to start one should know."""
+    cleanup would run then, and a caller that asks in order to start one needs to know."""
     held = engine.known(branch) or engine.latest(branch, meter)
     newest = engine.tables.head_version(held.handle, meter)
     return max(0, newest - engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter))
@@ -45,7 +45,7 @@ def _pending_intents(engine: Engine, branch: str, meter: Meter) -> int:
 def _oldest_intent_s(engine: Engine, branch: str, meter: Meter) -> int:
     """Whole seconds since the intent was written that has not changed for longest, rounded up; 0 where none is pending.
 
-    By the store's clock against ours. For whoever decides when to look closer; nothing is true because of it."""
+    By the store's clock against ours. It helps to decide when to read more; no decision about data rests on it."""
     del branch
     written = [
         entry.modified_us

@@ -1,4 +1,4 @@
-"""Recovery on request, and by the reconciler: end what can be ended, watch the rest for a while, heal drift of nobody.
+"""Recovery on request, and by the reconciler: end what can be ended, watch the rest for a while, heal drift that no operation claims.
 
 The decisions are ``commit``'s. Owned here is the watching: an intent that did not change while it was watched for the grace
 period counts as left behind, by this process's own clock.
@@ -19,7 +19,7 @@ from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
 from omnigraph.wire.recovery import DriftingTable, RecoveredWrite, RecoveryReport, UnpublishedVersion
 
-GRACE_S_MAX = 3600.0  # whoever wants to watch longer calls again
+GRACE_S_MAX = 3600.0  # to watch longer, call again
 _POLLS = 20
 
 
@@ -53,6 +53,30 @@ def recover(
             recovered.append(done)
         else:
             watched[op] = intent.stamp
+    ended, alive = _watch(engine, watched, grace_s, meter)
+    recovered += ended
+    left += alive
+    left += [one.op for one in recovered if one.file_left]
+    drift = {
+        (branch, key): one
+        for branch in scope
+        for key, one in heal(engine, branch, owned_keys(engine.latest(branch, meter).state), meter=meter).items()
+    }
+    return RecoveryReport(
+        tuple(map(_recovered, recovered)),
+        tuple(sorted(left)),
+        tuple(_drifting(one) for one in drift.values() if one.state is Drift.HEALED),
+        tuple(_drifting(one) for one in drift.values() if one.state is not Drift.HEALED),
+        tuple(trouble.message for trouble in (*strange.values(), *lines.troubles)),
+        exclusive.clear_dead(engine, meter),
+    )
+
+
+def _watch(engine: Engine, watched: dict[str, str], grace_s: float, meter: Meter) -> tuple[list[Recovered], list[str]]:
+    """Watch these intents, by the stamps that they had, until each has changed, has ended or is beyond the grace. Return what
+    was ended here, and the operations that are left to their owners."""
+    recovered: list[Recovered] = []
+    left: list[str] = []
     started = engine.clock.monotonic()
     while watched:
         over = engine.clock.monotonic() - started >= grace_s
@@ -74,20 +98,7 @@ def recover(
                     left.append(op)
         if watched:
             engine.clock.sleep(max(0.01, grace_s / _POLLS))
-    left += [one.op for one in recovered if one.file_left]
-    drift = {
-        (branch, key): one
-        for branch in scope
-        for key, one in heal(engine, branch, owned_keys(engine.latest(branch, meter).state), meter=meter).items()
-    }
-    return RecoveryReport(
-        tuple(map(_recovered, recovered)),
-        tuple(sorted(left)),
-        tuple(_drifting(one) for one in drift.values() if one.state is Drift.HEALED),
-        tuple(_drifting(one) for one in drift.values() if one.state is not Drift.HEALED),
-        tuple(trouble.message for trouble in (*strange.values(), *lines.troubles)),
-        exclusive.clear_dead(engine, meter),
-    )
+    return recovered, left
 
 
 def _recovered(one: Recovered) -> RecoveredWrite:

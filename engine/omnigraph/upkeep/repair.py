@@ -1,6 +1,6 @@
-"""Repair: show what stands above the pins and belongs to nobody, and on request put it back. Never publishes it.
+"""Repair: show versions above the pins that no operation claims, and on request put the tables back. Never publishes them.
 
-``confirm`` heals what is certainly rubbish. ``force`` also heals where that cannot be told, because a transaction or an
+``confirm`` heals what is certainly garbage. ``force`` also heals where that is not known, because a transaction or an
 intent does not read; such an intent is moved aside, not deleted.
 """
 
@@ -45,7 +45,7 @@ def repair(
     unreadable = unreadable_intents(engine, meter)
     if confirm and unreadable and not force:
         raise Refused(
-            f"{unreadable[0]} cannot be read, so nobody can tell which tables it claims; nothing was changed",
+            f"{unreadable[0]} cannot be read, so it is unknown which tables it claims; nothing was changed",
             hint="keep a copy, then run `omnigraph repair --confirm --force` to move it aside and heal",
             reason="unreadable-intent",
             intents=list(unreadable),

@@ -28,7 +28,7 @@ from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.manifest.state import State
 from omnigraph.store import layout
-from omnigraph.table import fresh
+from omnigraph.table import new_file_checks
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.errors import panics_raised
 from omnigraph.table.torn import TornVersion, torn_version, torn_versions
@@ -113,7 +113,7 @@ def _torn_pin(engine: Engine, ref: TableRef, version: int, meter: Meter) -> str 
         handle = engine.tables.open(ref, version, meter)
     except (Corruption, NotFound) as error:
         return error.message
-    return next(iter(fresh.damaged(handle).values()), None)
+    return next(iter(new_file_checks.damaged(handle).values()), None)
 
 
 def _repair(engine: Engine, line: _Line, *, confirm: bool, force: bool, meter: Meter) -> LineRepair:

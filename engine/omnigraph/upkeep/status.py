@@ -7,7 +7,7 @@ and repairs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from omnigraph.commit import pressure
@@ -74,21 +74,8 @@ def status_report(
     pins = list(held.state.tables.values())
     latest = _listed_versions(engine, pins, meter) if deep else [None] * len(pins)
     tables = tuple(_table(pin, listed) for pin, listed in zip(pins, latest, strict=True))
-    manifest = ManifestStatus(
-        version=held.version,
-        fragments=fragment_count(held.handle),
-        boundary=min(boundary, held.version),
-        backlog=0 if boundary == ALL else max(0, held.version - boundary),
-    )
-    metrics.observe(
-        {
-            "omnigraph.fragments": sum(pin.fragments for pin in pins),
-            "omnigraph.versions": max((len(files) for files in latest if files is not None), default=0)
-            if deep
-            else None,
-            "omnigraph.intents": len(pending),
-        }
-    )
+    manifest = _manifest(held, boundary)
+    _observe(pins, latest if deep else None, len(pending))
     return StatusReport(
         uri=engine.uri,
         branch=branch,
@@ -116,6 +103,27 @@ def status_report(
 
 
 # --- figures ------------------------------------------------------------------------------------------------------------
+
+
+def _observe(pins: Sequence[Pin], latest: Sequence[Sequence[object] | None] | None, pending: int) -> None:
+    """Report the levels as metrics. ``latest``: the listed versions of each table, None where they were not listed."""
+    versions = None if latest is None else max((len(files) for files in latest if files is not None), default=0)
+    metrics.observe(
+        {
+            "omnigraph.fragments": sum(pin.fragments for pin in pins),
+            "omnigraph.versions": versions,
+            "omnigraph.intents": pending,
+        }
+    )
+
+
+def _manifest(held: Held, boundary: int) -> ManifestStatus:
+    return ManifestStatus(
+        version=held.version,
+        fragments=fragment_count(held.handle),
+        boundary=min(boundary, held.version),
+        backlog=0 if boundary == ALL else max(0, held.version - boundary),
+    )
 
 
 def _head(held: Held, now_us: int) -> HeadStatus:
@@ -194,7 +202,7 @@ def judge(
     commands: frozenset[str],
     dead_owner: str | None = None,
 ) -> tuple[Finding, ...]:
-    """What needs somebody, the most urgent first."""
+    """What needs attention, the most urgent first."""
 
     def finding(code: str, message: str, command: str) -> Finding:
         return Finding(code, message, command if command in commands else None)

@@ -1,4 +1,4 @@
-"""Is the graph what its manifest says? Finds damage, what an interrupted write has left, and rubbish. Changes nothing.
+"""Is the graph what its manifest says? Finds damage, what an interrupted write has left, and garbage. Changes nothing.
 
 Quick: every pin opens and holds the rows it says, its files on a local disk are whole, ids stand once, endpoints exist,
 nothing stands above a pin without an intent, no dataset or fork without an owner. Deep: every value reads, every retained commit opens with every table in it,
@@ -23,21 +23,22 @@ from omnigraph.core.shown import count_text
 from omnigraph.manifest import lineage
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.checkpoints import list_checkpoints
+from omnigraph.manifest.consistency import between, line_of
 from omnigraph.manifest.rows import CommitRow, Pin
-from omnigraph.manifest.sound import between, line_of
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.table import collect
-from omnigraph.table.dataset import TableRef, stats_of
-from omnigraph.table.fresh import damaged
+from omnigraph.table.dataset import TableRef
+from omnigraph.table.new_file_checks import damaged
+from omnigraph.table.stats import stats_of
 from omnigraph.table.version_list import version_files
 from omnigraph.upkeep.checkpoints import state_of
-from omnigraph.upkeep.rubbish import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
+from omnigraph.upkeep.garbage import Artefacts, lines_claimed, lines_named, list_artefacts, unclaimed
 from omnigraph.upkeep.verify_files import checksum_problems, line_problems
 from omnigraph.upkeep.verify_rows import check_rows
 from omnigraph.wire.verify import DAMAGE as DAMAGE
+from omnigraph.wire.verify import GARBAGE as GARBAGE
 from omnigraph.wire.verify import PENDING as PENDING
-from omnigraph.wire.verify import RUBBISH as RUBBISH
 from omnigraph.wire.verify import Problem, VerifyReport
 
 
@@ -75,7 +76,7 @@ def verify(
                 problems += _deep_problems(engine, held, rotten, meter)
     disagreeing = between(line.held.state for line in lines.lines)
     problems += [Problem(DAMAGE, "lines-disagree", found.message, found.table_key) for found in disagreeing]
-    problems += _rubbish(engine, artefacts, lines, intents, notes, meter)
+    problems += _garbage(engine, artefacts, lines, intents, notes, meter)
     first = next(iter(held_by_branch.values()))
     pins = [pin for held in held_by_branch.values() for pin in held.state.tables.values()]
     return VerifyReport(
@@ -232,10 +233,10 @@ def _deep_problems(engine: Engine, held: Held, rotten: Collection[str | None], m
         yield from _every_value(engine, pin, meter)
         for file in _loose(engine, TableRef(pin.location, pin.ref), meter):
             what = f"{file.path.rsplit('.lance/', 1)[-1]} of {pin.key} ({file.bytes} bytes) is named by no version"
-            yield Problem(RUBBISH, "unreferenced-file", what, pin.key)
+            yield Problem(GARBAGE, "unreferenced-file", what, pin.key)
     for file in _loose(engine, engine.manifest.ref(held.state.ref), meter):
         what = f"{file.path.rsplit('/__manifest/', 1)[-1]} of __manifest ({file.bytes} bytes) is named by no version"
-        yield Problem(RUBBISH, "unreferenced-file", what)
+        yield Problem(GARBAGE, "unreferenced-file", what)
     yield from _retained(
         engine, held, {key: {file.version for file in files} for key, files in versions.items()}, meter
     )
@@ -262,7 +263,7 @@ def _every_value(engine: Engine, pin: Pin, meter: Meter) -> Iterator[Problem]:
     strangers = covered - set(table.layout.fragments)
     if pin.rows and strangers:
         what = f"an index of {pin.key} covers fragments that are not there: {sorted(strangers)[:5]}"
-        yield Problem(RUBBISH, "index-coverage", what, pin.key)
+        yield Problem(GARBAGE, "index-coverage", what, pin.key)
 
 
 def _retained(engine: Engine, held: Held, versions: dict[str, set[int]], meter: Meter) -> Iterator[Problem]:
@@ -295,10 +296,10 @@ def _retained(engine: Engine, held: Held, versions: dict[str, set[int]], meter: 
                 yield Problem(DAMAGE, "commit-does-not-open", what, key)
 
 
-# --- rubbish ------------------------------------------------------------------------------------------------------------
+# --- garbage ------------------------------------------------------------------------------------------------------------
 
 
-def _rubbish(
+def _garbage(
     engine: Engine,
     artefacts: Artefacts,
     lines: GraphLines,
@@ -312,16 +313,18 @@ def _rubbish(
         notes.append("datasets of dropped tables were not judged")
         return
     if lines.troubles or unresolved(engine, intents, lines, meter):
-        notes.append("what belongs to nobody was not judged: not every line of the manifest can be read")
+        notes.append("garbage was not looked for: not every line of the manifest can be read")
         return
     try:
         pinned = [state_of(engine, checkpoint, meter) for checkpoint in list_checkpoints(engine.store, meter)]
     except OmnigraphError:
-        notes.append("what belongs to nobody was not judged: not every checkpoint can be read")
+        notes.append("garbage was not looked for: not every checkpoint can be read")
         return
     named = lines_named([*newest, *lines.sources, *pinned])
     for path, ref in unclaimed(artefacts, named, lines_claimed(intents)):
         if ref is None:
-            yield Problem(RUBBISH, "orphan-dataset", f"the dataset {path} belongs to nobody")
+            yield Problem(GARBAGE, "orphan-dataset", f"no state names the dataset {path}, and no operation claims it")
         else:
-            yield Problem(RUBBISH, "orphan-fork", f"the fork {ref} of {path} belongs to nobody")
+            yield Problem(
+                GARBAGE, "orphan-fork", f"no state names the fork {ref} of {path}, and no operation claims it"
+            )

@@ -12,7 +12,7 @@ from omnigraph.manifest.swap import Held
 from omnigraph.table.checksums import Place, line_place, mismatch, place_of, read_lines
 from omnigraph.table.collect import retained_files
 from omnigraph.table.dataset import TableRef
-from omnigraph.wire.verify import DAMAGE, RUBBISH, Problem
+from omnigraph.wire.verify import DAMAGE, GARBAGE, Problem
 
 
 def checksum_problems(engine: Engine, pin: Pin) -> Iterator[Problem]:
@@ -24,7 +24,7 @@ def checksum_problems(engine: Engine, pin: Pin) -> Iterator[Problem]:
     lines = read_lines(place)
     for name in lines.unreadable:
         what = f"{name}: a line of the checksums of {pin.key} does not read; what it named is not checked"
-        yield Problem(RUBBISH, "checksum-lines", what, pin.key)
+        yield Problem(GARBAGE, "checksum-lines", what, pin.key)
     versions = retained_files(engine.tables, ref)
     for path in sorted(lines.known.keys() | lines.contradicting):
         version = _version(place, versions, path)

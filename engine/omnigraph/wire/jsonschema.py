@@ -1,4 +1,4 @@
-"""JSON schema of models, made from their type hints. Read by whoever publishes it; no command imports this module."""
+"""JSON schema of models, made from their type hints. Used to publish the schema; no command imports this module."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class PendingIntent(Model):
     def __repr__(self) -> str:
         tables = "; ".join(f"{key}: {what}" for key, what in self.tables.items())
         return (
-            f"<PendingIntent {self.operation_id}: {self.kind} by {self.actor or 'nobody named'}, {self.state} for "
+            f"<PendingIntent {self.operation_id}: {self.kind} by {self.actor or 'an unnamed actor'}, {self.state} for "
             f"{self.age_s:.0f} s; {tables}; {self.explanation}>"
         )
 

@@ -10,9 +10,9 @@ from omnigraph.wire.model import Count, Model
 
 DAMAGE: Final = "damage"  # durable state contradicts itself
 PENDING: Final = "pending"  # an interrupted write; a recovery ends it
-RUBBISH: Final = "rubbish"  # harmless; a cleanup takes it
+GARBAGE: Final = "garbage"  # harmless; a cleanup takes it
 
-_COMMANDS: Final = {PENDING: "recover", RUBBISH: "cleanup"}
+_COMMANDS: Final = {PENDING: "recover", GARBAGE: "cleanup"}
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Problem(Model):
 
     derived: ClassVar[tuple[str, ...]] = ("command",)
 
-    severity: Literal["damage", "pending", "rubbish"]
+    severity: Literal["damage", "pending", "garbage"]
     code: str
     message: str
     table_key: str | None = None
@@ -61,7 +61,7 @@ class VerifyReport(Model):
             return "sound"
         counts = [
             count_text(number, word, word)
-            for word in (DAMAGE, PENDING, RUBBISH)
+            for word in (DAMAGE, PENDING, GARBAGE)
             if (number := sum(problem.severity == word for problem in self.problems))
         ]
         return ("sound, but " if self.ok else "not sound: ") + ", ".join(counts)

@@ -196,7 +196,7 @@ class _Mutation:
     # --- side by side with the look at the manifest -----------------------------------------------------------------
 
     def look_ahead(self, txn: Txn) -> None:
-        """Run the statements on the newest state that is known, while somebody asks whether it still is the newest."""
+        """Run the statements on the newest state that is known, while a request asks whether it still is the newest."""
         if self.engine.timing.contended or self.engine.read_only:
             return  # it hardly is, or nothing will come of it
         # A thread of its own: statements wait for threads of the engine, and must not do so on one of them.
@@ -206,7 +206,7 @@ class _Mutation:
     def _look(self, txn: Txn, found: Future[tuple[Effect, Verdict]]) -> None:
         try:
             found.set_result(self._run(txn))
-        except BaseException as error:  # noqa: BLE001 - told to whoever wants the answer
+        except BaseException as error:  # noqa: BLE001 - raised where the answer is taken
             found.set_exception(error)
 
     def look_no_more(self) -> None:

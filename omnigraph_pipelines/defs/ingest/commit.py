@@ -1,6 +1,6 @@
 """The commit asset of one source: one staged batch becomes one commit of the graph, under the pool of its branch.
 
-Owns publishing and what is told of it. The pool is traffic control; that a batch is in the graph once is the work of the
+Owns publishing and what is reported of it. The pool is traffic control; that a batch is in the graph once is the work of the
 idempotency key, whatever is killed, retried or run twice.
 """
 
@@ -101,7 +101,7 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
 
 def _handed_over(context: Any, graph: "og.Graph", names: Names, asset: dg.AssetKey) -> tuple[HandOver, Any]:
     """What was staged of the batch. Where nothing is, the batch as its staging step of this run saw it, or as it lies there
-    now: somebody runs this step alone."""
+    now: this step is run alone."""
     what = handover.told(context.instance, asset, context.partition_key)
     staged = None if what is None else handover.take(graph, names.source.name, what)
     mine = (context.run.run_id, context.run.parent_run_id, context.run.root_run_id)

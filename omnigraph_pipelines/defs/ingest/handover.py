@@ -19,7 +19,7 @@ import omnigraph as og
 from omnigraph_pipelines.settled import batch_name
 
 if TYPE_CHECKING:
-    from omnigraph_pipelines.spark.staging import StagedBatch
+    from omnigraph_pipelines.spark.staged_batch import StagedBatch
 
 UNDER: Final = "handed-over"
 # What of it stands in the metadata of the staged tables.

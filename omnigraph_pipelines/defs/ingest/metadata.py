@@ -16,7 +16,7 @@ from omnigraph_pipelines.failures import rows_metadata
 from omnigraph_pipelines.quarantine import TOP_MAX, QuarantineFile, Summary
 
 if TYPE_CHECKING:
-    from omnigraph_pipelines.spark.staging import StagedBatch
+    from omnigraph_pipelines.spark.staged_batch import StagedBatch
 
 TYPES_SHOWN_MAX: Final = 40
 REJECTED_SHOWN_MAX: Final = 10

@@ -32,7 +32,7 @@ from omnigraph_pipelines.settings import CheckSettings, SourceSettings
 from omnigraph_pipelines.settled import committed_as, idempotency_key
 
 if TYPE_CHECKING:
-    from omnigraph_pipelines.spark.staging import StagedBatch
+    from omnigraph_pipelines.spark.staged_batch import StagedBatch
 
 CONFIG: Final = {
     "force": dg.Field(

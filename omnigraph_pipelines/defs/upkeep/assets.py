@@ -164,7 +164,7 @@ def _reconcile(names: Names, settings: UpkeepSettings, graph: Bound) -> dg.Asset
         RECONCILE,
         graph,
         "Ends writes that were left behind, each forward or back by what is durable, and puts tables back that "
-        "have versions of nobody. A write whose owner may live is watched first.",
+        "have versions that no operation claims. A write whose owner may live is watched first.",
     )
     def reconcile(context: dg.AssetExecutionContext, config: ReconcileConfig) -> Results:
         grace_s = settings.reconcile.grace_s if config.grace_s is None else config.grace_s

@@ -102,7 +102,7 @@ def sensors(
             (settings, reconcile.enabled, reconcile.interval_s),
             graph,
             found[RECONCILE],
-            "Ends writes that nobody has ended within the grace time.",
+            "Ends writes that were not ended within the grace time.",
             now_s,
         ),
     ]
@@ -180,7 +180,7 @@ def _tick(decisions: Sequence[Decision], names: Names, kind: str) -> dg.SensorRe
 
 
 def schedules(names: Names, settings: UpkeepSettings, found: dict[str, Any]) -> list[dg.ScheduleDefinition]:
-    # Versions of nobody show in no number that a sensor could afford to read: once a day all tables are looked at.
+    # Versions that no operation claims show in no number that a sensor could afford to read: once a day all tables are looked at.
     by_night = (*((RECONCILE,) if settings.reconcile.enabled else ()), OPTIMIZE, COMPACTION)
     return [
         _schedule(names, "nightly_optimize", by_night, found[OPTIMIZE], settings, settings.optimize),

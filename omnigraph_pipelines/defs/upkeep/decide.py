@@ -70,7 +70,7 @@ def to_cursor(memories: Sequence[Memory]) -> str:
 
 
 def from_cursor(cursor: str | None, count: int) -> list[Memory]:
-    """As many memories as there are numbers. Nothing is remembered where the cursor was reset, or is somebody else's."""
+    """As many memories as there are numbers. Nothing is remembered where the cursor was reset, or was written by another program."""
     try:
         found = json.loads(cursor or "[]")
     except ValueError:

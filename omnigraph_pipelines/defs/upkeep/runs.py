@@ -62,7 +62,7 @@ def _ended(instance: dg.DagsterInstance, names: Names, kind: str) -> Iterator[Ru
 
 
 def _is_dry(run: dg.DagsterRun) -> bool:
-    """Return whether a run was told to change nothing: it brings no number down, and leaves none."""
+    """Return whether a run was asked to change nothing: it brings no number down, and leaves none."""
     ops = run.run_config.get("ops") or {}
     return isinstance(ops, dict) and any(
         bool((one.get("config") or {}).get("dry_run")) for one in ops.values() if isinstance(one, dict)

@@ -27,9 +27,9 @@ from omnigraph.core.errors import (
 )  # fmt: skip
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
+from omnigraph.manifest.consistency import contradictions
 from omnigraph.manifest.refs import BranchSource, NameEntry
 from omnigraph.manifest.rows import Head
-from omnigraph.manifest.sound import contradictions
 from omnigraph.manifest.state import Foreign
 from omnigraph.store import layout
 from tests.component.commit.lines_material import claim

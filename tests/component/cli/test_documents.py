@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+import omnigraph as og
 from omnigraph.cli import tree
 from omnigraph.wire.documents import published_schema
 from tests.component.cli.material import Run, displace, head_of, interrupt
@@ -26,6 +27,9 @@ GOOD: dict[str, list[list[str]]] = {
         ["social.omni", "-e", 'query q() { insert Person { name: "Eve" } }'],
         ["social.omni", "-e", "query q($n: String) { delete Person where name = $n }", "--params", '{"n": "Nobody"}'],
     ],
+    "revert": [["social.omni", "HEAD", "--dry-run"], ["social.omni", "HEAD"]],
+    "restore": [["social.omni", "HEAD", "--dry-run"], ["social.omni", "HEAD"]],
+    "branch merge": [["social.omni", "review", "--dry-run"], ["social.omni", "review"]],
     "snapshot": [["social.omni"]],
     "query": [
         ["social.omni", "--sql", "select * from Person"],
@@ -81,6 +85,11 @@ WRONG: dict[str, list[str]] = {
 }
 
 
+def make_branch(uri: str, name: str) -> None:
+    with og.open(uri) as graph:
+        graph.branches.create(name)
+
+
 def validated(document: dict[str, Any], command: str) -> None:
     schema = {**published_schema(), "anyOf": [{"$ref": f"#/$defs/command.{command.replace(' ', '%20')}"}]}
     jsonschema.Draft202012Validator(schema).validate(document)
@@ -104,6 +113,8 @@ def test_what_a_command_prints_as_json_is_what_is_published(
     if "drifting.omni" in arguments:
         shutil.copytree("social.omni", "drifting.omni")
         displace("drifting.omni")
+    if command == "branch merge":
+        make_branch("social.omni", "review")
     if "pinned.omni" in arguments:
         shutil.copytree("social.omni", "pinned.omni")
         run("checkpoint", "create", "pinned.omni", "pinned")
@@ -144,6 +155,8 @@ def test_the_example_in_the_help_of_a_command_runs(command: tree.Command, run: R
     if "01JZX5W9GZ0000000000000000" in words:
         stand_in = interrupt("social.omni") if command.path.startswith("intent") else head_of("social.omni")
         words[words.index("01JZX5W9GZ0000000000000000")] = stand_in
+    if command.path == "branch merge":
+        make_branch("social.omni", "review")
     if command.path == "checkpoint delete":
         run("checkpoint", "create", "social.omni", "season-start")
     assert command.example in run(*command.path.split(), "--help").out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,33 +33,11 @@ from omnigraph.core.errors import (
 )
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow
-from omnigraph.store import layout, open_store
+from omnigraph.store import layout
 from omnigraph.testing.content import commits_of, content_of, faults_of, history_of
-from omnigraph.testing.operations import append, create, displace, keys_of, overwrite, rows_for
+from omnigraph.testing.operations import append, displace, keys_of, overwrite, rows_for
 
 ONE, TWO = keys_of(1), keys_of(2)
-
-
-@pytest.fixture
-def root(local_root: str) -> str:
-    create(local_root)
-    return local_root
-
-
-@pytest.fixture
-def engines(root: str) -> Iterator[Callable[..., Engine]]:
-    """More than one open graph on the same root, as different processes would have."""
-    made: list[Engine] = []
-
-    def make(**kwargs: Any) -> Engine:
-        made.append(Engine(open_store(root), **kwargs))
-        made[-1].latest(MAIN)
-        return made[-1]
-
-    yield make
-    failpoints.disarm()
-    for engine in made:
-        engine.close()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.distributed import reduce
 from tests.component.distributed import test_parts as parts
 from tests.component.distributed.test_parts import SCHEMA, outcome, tables
 from tests.component.distributed.test_parts_shared import TIGHT, Wire, by_wire, few_rows_at_once
@@ -51,3 +52,20 @@ def outcome_violations(graph: og.Graph, rows: parts.Rows, mode: str) -> tuple[An
         graph.load(tables(rows), mode=mode)
     assert outcome(lambda: graph.load(tables(rows), mode=mode))[0] == "DataInvalid"
     return tuple(raised.value.violations)
+
+
+# --- the comparison itself ------------------------------------------------------------------------------------------------
+
+FAULTY: list[Any] = [
+    [{"Person": [{"name": "p9"}, {"name": "p9"}]}, "append", "fail"],
+    [{"Knows": [{"id": "k9", "from": "p0", "to": "gone"}]}, "append", "fail"],
+]
+
+
+@pytest.mark.parametrize("rule", ["_ids", "_ends"])
+def test_planted_a_rule_that_a_partition_leaves_out_is_noticed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_wire(monkeypatch, Wire())
+    parts.same_through_both_doors(SCHEMA, FAULTY, 2)
+    monkeypatch.setattr(reduce._Partition, rule, lambda *_: None)
+    with pytest.raises(AssertionError):
+        parts.same_through_both_doors(SCHEMA, FAULTY, 2)

@@ -17,7 +17,7 @@ from omnigraph.core.errors import (
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import codec, reading
 from omnigraph.manifest import swap as swapping
-from omnigraph.table import fresh, strict
+from omnigraph.table import new_file_checks, strict
 from omnigraph.testing.content import commits_of
 from omnigraph.testing.operations import append
 from tests.component.planted.scenes import (
@@ -33,7 +33,7 @@ def the_disk_becomes_full(engines: Engines) -> list[str]:
     """The last write to a data file fails, and Lance says that the file is there."""
     engine = engines()
     append(engine, ONE, ["a"])
-    write = fresh.write_fragments
+    write = new_file_checks.write_fragments
 
     def cut_short(rows: Any, handle: Any, **options: Any) -> Any:
         fragments = write(rows, handle, **options)
@@ -42,7 +42,7 @@ def the_disk_becomes_full(engines: Engines) -> list[str]:
         return fragments
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fresh, "write_fragments", cut_short)
+        patch.setattr(new_file_checks, "write_fragments", cut_short)
         with contextlib.suppress(StoreUnavailable):
             append(engine, ONE, ["b"])
     return wrong(engines(), {ONE[0]: ["a"]})
@@ -89,7 +89,9 @@ def reading_anything(patch: pytest.MonkeyPatch) -> None:
 
 
 DEFECTS = {
-    "new files are not looked at": Defect(the_disk_becomes_full, setting(fresh, "check_fragments", lambda *_: None)),
+    "new files are not looked at": Defect(
+        the_disk_becomes_full, setting(new_file_checks, "check_fragments", lambda *_: None)
+    ),
     "what the manifest says is believed": Defect(a_parent_flips_on_the_way, believing),
     "rows are not held against their digests": Defect(an_actor_flips_on_the_way, reading_anything),
 }

@@ -324,7 +324,7 @@ def test_a_name_that_may_not_last_is_an_unknown_outcome_whatever_the_reason(
     def sync(_: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(local, "_sync_folder", sync)
+    monkeypatch.setattr(local, "sync_folder", sync)
     for write in (store.create, store.replace):
         with pytest.raises(StoreUnavailable) as caught:
             write("k", b"1")

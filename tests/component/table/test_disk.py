@@ -22,7 +22,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.core.errors import OmnigraphError, StoreUnavailable
 from omnigraph.store import open_store
-from omnigraph.table import fresh, journal
+from omnigraph.table import journal, new_file_checks
 from omnigraph.table.blob import BLOB_MARK, READ_BYTES, as_stored, stored_schema
 from omnigraph.table.compaction import Limits, plan_rewrites, rewrite
 from omnigraph.table.dataset import TableRef, Tables, translated
@@ -167,7 +167,7 @@ def test_whichever_write_of_a_file_fails_what_is_committed_reads(tmp_path: Path,
         assert said in ("done", "StoreUnavailable", *WORK[name].also)
         assert held(uri) == (after if said == "done" else before)
         now = lance.dataset(uri)
-        assert fresh.damaged(now) == {}
+        assert new_file_checks.damaged(now) == {}
         for one in ("a0", "c1", "new0"):
             now.to_table(columns=["id"], filter=f"id = '{one}'")  # through the index, if there is one
         shutil.rmtree(uri)
@@ -186,36 +186,36 @@ def cut(path: Path) -> None:
 def test_a_data_file_that_is_short_or_gone_is_named(tmp_path: Path) -> None:
     handle = base(str(tmp_path / "t"))
     fragment = handle.get_fragments()[2].metadata
-    fresh.check_fragments(handle.uri, [fragment])
+    new_file_checks.check_fragments(handle.uri, [fragment])
     path = tmp_path / "t" / "data" / fragment.files[0].path
     cut(path)
     with pytest.raises(StoreUnavailable, match=rf"{path.stat().st_size} of \d+ bytes are there: path=.*{path.name}"):
-        fresh.check_fragments(handle.uri, [fragment])
+        new_file_checks.check_fragments(handle.uri, [fragment])
     path.unlink()
     with pytest.raises(StoreUnavailable, match="it is not there"):
-        fresh.check_fragments(handle.uri, [fragment])
-    assert fresh.damaged(handle) == {2: f"data/{path.name}: it is not there"}
+        new_file_checks.check_fragments(handle.uri, [fragment])
+    assert new_file_checks.damaged(handle) == {2: f"data/{path.name}: it is not there"}
 
 
 @pytest.mark.parametrize("offsets", [range(3), range(0, MANY, 2), range(MANY - 1)])
 def test_a_deletion_file_that_is_cut_anywhere_is_named(tmp_path: Path, offsets: range) -> None:
     handle = base(str(tmp_path / "t"))
-    kept = fresh.delete_rows(handle, 2, offsets)
+    kept = new_file_checks.delete_rows(handle, 2, offsets)
     assert kept is not None and kept.deletion_file is not None
     path = tmp_path / "t" / kept.deletion_file.path(2)
     whole = path.read_bytes()
     for length in {0, 1, 7, 8, len(whole) // 2, len(whole) - 1}:
         path.write_bytes(whole[:length])
         with pytest.raises(StoreUnavailable, match="not written whole"):
-            fresh.check_fragments(handle.uri, [kept])
+            new_file_checks.check_fragments(handle.uri, [kept])
     path.write_bytes(whole)
-    fresh.check_fragments(handle.uri, [kept])
+    new_file_checks.check_fragments(handle.uri, [kept])
 
 
 def test_a_damaged_data_file_is_not_blamed_on_the_deletion_that_comes_to_it(tmp_path: Path) -> None:
     handle = base(str(tmp_path / "t"))
     cut(tmp_path / "t" / "data" / handle.get_fragments()[2].metadata.files[0].path)
-    assert fresh.delete_rows(handle, 2, range(3)) is not None
+    assert new_file_checks.delete_rows(handle, 2, range(3)) is not None
 
 
 class PanicException(BaseException):
@@ -232,9 +232,9 @@ def test_a_panic_of_lance_is_an_error_and_an_interrupt_is_not() -> None:
 def test_a_bitmap_of_runs_is_read_as_well() -> None:
     # Two containers: rows 10 to 19 as a run, and three single ones of the next 65,536 as an array.
     runs = bytes.fromhex("3b300100 01 0000 0900 0100 0200 0100 0a00 0900 0100 0200 0300")
-    assert fresh._rows_in_bitmap(runs) == 13
+    assert new_file_checks._rows_in_bitmap(runs) == 13
     with pytest.raises(ValueError, match="20 of"):
-        fresh._rows_in_bitmap(runs[:20])
+        new_file_checks._rows_in_bitmap(runs[:20])
 
 
 def test_blobs_beside_a_data_file_that_are_cut_are_noticed_when_they_are_rewritten(tmp_path: Path) -> None:
@@ -242,16 +242,16 @@ def test_blobs_beside_a_data_file_that_are_cut_are_noticed_when_they_are_rewritt
     old = [fragment.metadata for fragment in handle.get_fragments()]
     [task, *_] = plan_rewrites(handle, Limits())
     new: list[FragmentMetadata] = task.execute(handle).new_fragments
-    fresh.check_rewritten(handle, old, new)
+    new_file_checks.check_rewritten(handle, old, new)
     beside = sorted((tmp_path / "t" / "data" / new[0].files[0].path.removesuffix(".lance")).iterdir())
     cut(beside[0])
     with pytest.raises(StoreUnavailable, match="bytes of blobs are there"):
-        fresh.check_rewritten(handle, old, new)
+        new_file_checks.check_rewritten(handle, old, new)
 
 
 def test_a_file_on_an_object_store_is_whole_or_absent_and_not_looked_at(tmp_path: Path) -> None:
     handle = base(str(tmp_path / "t"))
-    fresh.check_fragments("s3://bucket/nowhere", [fragment.metadata for fragment in handle.get_fragments()])
+    new_file_checks.check_fragments("s3://bucket/nowhere", [fragment.metadata for fragment in handle.get_fragments()])
 
 
 # --- the journal, which Lance writes and commits in one call ------------------------------------------------------------

@@ -313,7 +313,7 @@ def test_a_batch_that_nobody_loaded_for_a_day_is_given_up_in_two_runs(graph: Gra
     assert graph.verify(deep=True).problems == ()
 
 
-# --- rubbish ------------------------------------------------------------------------------------------------------------
+# --- garbage ------------------------------------------------------------------------------------------------------------
 
 
 def test_datasets_and_forks_of_nobody_are_reclaimed_when_they_are_old_enough(any_root: str) -> None:

@@ -134,7 +134,7 @@ def test_an_intent_that_does_not_read_is_damage(graph: Graph) -> None:
     assert key in problem.message
 
 
-def test_datasets_and_forks_without_an_owner_are_rubbish(graph: Graph) -> None:
+def test_datasets_and_forks_without_an_owner_are_garbage(graph: Graph) -> None:
     engine = engine_of(graph)
     handle = engine.tables.open(ref_of(graph, "node:Person"), pin_of(graph, "node:Person").version)
     fork = f"f-{new_ulid()}"
@@ -143,8 +143,8 @@ def test_datasets_and_forks_without_an_owner_are_rubbish(graph: Graph) -> None:
     engine.tables.create_empty(TableRef(path), handle.schema)
     report = graph.verify()
     assert {(p.code, p.severity, p.command) for p in report.problems} == {
-        ("orphan-dataset", "rubbish", "cleanup"),
-        ("orphan-fork", "rubbish", "cleanup"),
+        ("orphan-dataset", "garbage", "cleanup"),
+        ("orphan-fork", "garbage", "cleanup"),
     }
     assert report.ok and report.clean
 
@@ -156,7 +156,7 @@ def test_a_file_that_no_version_names_is_found_by_a_deep_look(graph: Graph) -> N
     engine.tables.stage_append(handle, handle.to_table())
     assert codes(graph) == set()
     [problem] = graph.verify(deep=True).problems
-    assert (problem.code, problem.severity, problem.table_key) == ("unreferenced-file", "rubbish", "node:Person")
+    assert (problem.code, problem.severity, problem.table_key) == ("unreferenced-file", "garbage", "node:Person")
 
 
 def test_a_retained_commit_that_lost_a_table_version_is_found_by_a_deep_look(graph: Graph) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -30,7 +31,7 @@ from omnigraph.commit.decide import (
     swap_stands,
     undo_table,
 )
-from omnigraph.commit.plan import BranchName
+from omnigraph.commit.plan import BranchName, PublishPlan
 from omnigraph.commit.protocol.publish import NotPublished
 from omnigraph.core.errors import (
     Conflict,
@@ -105,18 +106,27 @@ def lineage(own: HistoryRow | None = None, keyed: object = None) -> Lineage:
 
 
 def situation(c: dict[str, object]) -> tuple[State, PublishCheck]:
-    pins = [p for p in (PINS[W.key][str(c["write"])], PINS[R.key][str(c["read"])]) if p is not None]
-    if not c["owned"]:
+    now = newest(*(c[name] for name in ("write", "read", "owned", "closed", "fence", "mark", "schema")))
+    found = lineage(OWN[str(c["own"])], KEYED[str(c["keyed"])])
+    return now, check_publish(now, asked_plan(c["branch"], c["head"]), found, sources_gone=bool(c["sources"]))
+
+
+@cache
+def newest(write: str, read: str, owned: bool, closed: bool, fence: str, mark: bool, schema: bool) -> State:
+    pins = [p for p in (PINS[W.key][write], PINS[R.key][read]) if p is not None]
+    if not owned:
         pins = [replace(p, owner=ULIDS[62]) if p.key == W.key else p for p in pins]
     now = state(V, *pins)
-    closed = Closed(1, None) if c["closed"] else None
-    head = replace(now.head, owner=FENCE[str(c["fence"])], mark=None if c["mark"] else "newer", closed=closed)
-    now = replace(now, head=head, schema=SCHEMA if c["schema"] else replace(SCHEMA, id="sha256:2"))
-    branch = BranchName("main", GRAPH if c["branch"] else ULIDS[61])
-    asked = request(expect_head=HEAD[str(c["head"])], idempotency_key="k")
-    given = plan(branch=branch, requests=(asked,))
-    found = lineage(OWN[str(c["own"])], KEYED[str(c["keyed"])])
-    return now, check_publish(now, given, found, sources_gone=bool(c["sources"]))
+    head = replace(
+        now.head, owner=FENCE[fence], mark=None if mark else "newer", closed=Closed(1, None) if closed else None
+    )
+    return replace(now, head=head, schema=SCHEMA if schema else replace(SCHEMA, id="sha256:2"))
+
+
+@cache
+def asked_plan(branch: bool, head: str) -> PublishPlan:
+    asked = request(expect_head=HEAD[head], idempotency_key="k")
+    return plan(branch=BranchName("main", GRAPH if branch else ULIDS[61]), requests=(asked,))
 
 
 def test_every_cell_of_the_publish_checks() -> None:

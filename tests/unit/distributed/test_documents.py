@@ -221,9 +221,9 @@ def test_a_part_that_contradicts_itself_is_refused(name: str) -> None:
 
 def test_a_stream_that_is_not_arrow_is_refused() -> None:
     body = json.loads(part().to_json())
-    body["keys"][0]["sha256"] = hashlib.sha256(b"rubbish").hexdigest()
+    body["keys"][0]["sha256"] = hashlib.sha256(b"garbage").hexdigest()
     with pytest.raises(errors.InvalidInput, match="no Arrow IPC stream"):
-        StagedPart.from_json(json.dumps(body), [b"rubbish"])
+        StagedPart.from_json(json.dumps(body), [b"garbage"])
     with pytest.raises(errors.InvalidInput, match="streams of keys"):
         StagedPart.from_json(part().to_json())
 

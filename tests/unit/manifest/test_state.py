@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from omnigraph.core.errors import LimitExceeded, NotFound
 from omnigraph.manifest import recent
 from omnigraph.manifest import rows as r
-from omnigraph.manifest.sound import contradictions
+from omnigraph.manifest.consistency import contradictions
 from omnigraph.manifest.state import MERGED_ROWS_MAX, PINS_MAX, TAIL_KEEP, TAIL_ROLL, Change, cut_of, fold, reaches
 from tests.unit.manifest.material import (
     BRANCH,

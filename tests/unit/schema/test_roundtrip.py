@@ -21,7 +21,7 @@ from omnigraph.schema.catalog import Catalog
 from tests.unit.schema.strategies import catalogs
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(catalogs())
 def test_a_catalog_comes_back_the_same_from_print_and_from_store(catalog: Catalog) -> None:
     numbers = itertools.count(1)

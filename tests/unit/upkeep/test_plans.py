@@ -13,8 +13,8 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.schema import parse_schema
 from omnigraph.table.indices import BTREE, INVERTED, SEGMENTS_MAX, VECTOR, IndexSpec, IndexState
 from omnigraph.upkeep.compact import plan_merges
+from omnigraph.upkeep.garbage import Artefacts, unclaimed
 from omnigraph.upkeep.index_plan import Need, need_of, needs_of, wanted_indices
-from omnigraph.upkeep.rubbish import Artefacts, unclaimed
 
 # --- may a turn of upkeep move a pin? -------------------------------------------------------------------------------------
 
@@ -177,10 +177,10 @@ def test_archives_are_left_alone_up_to_the_bound() -> None:
     assert plan_merges([], fragments_max=None) == plan_merges([64], fragments_max=None) == []
 
 
-# --- rubbish --------------------------------------------------------------------------------------------------------------
+# --- garbage --------------------------------------------------------------------------------------------------------------
 
 
-def test_what_nobody_names_is_rubbish_and_a_fork_goes_with_its_dataset() -> None:
+def test_what_no_state_names_is_garbage_and_a_fork_goes_with_its_dataset() -> None:
     artefacts = Artefacts(
         frozenset({"nodes/A", "nodes/B", "nodes/C"}), frozenset({("nodes/A", "f1"), ("nodes/B", "f2")})
     )

@@ -23,10 +23,10 @@ def run(
     ] = "1h",
     confirm: Annotated[bool, typer.Option("--confirm", help="Delete; without it, only show the plan.")] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Consent for a remote store, where nobody is at a terminal.")
+        bool, typer.Option("--yes", help="Consent for a remote store, without a question at the terminal.")
     ] = False,
 ) -> Answer:
-    """Show which versions nobody needs any more, and why the rest stays; with --confirm delete them.
+    """Show which versions are not needed any more, and why the rest stays; with --confirm delete them.
 
     What a retained commit, a checkpoint or a pending write needs is never deleted. Where anything is in doubt the run is
     refused with the reason and nothing is deleted.

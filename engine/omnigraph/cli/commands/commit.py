@@ -35,7 +35,7 @@ def run_show(call: Call) -> Answer:
 def run_outcome(call: Call) -> Answer:
     """Tell what became of a write: landed, aborted, pending or absent.
 
-    Absent means that it cannot land any more. Pending names the operation; whoever ends it decides.
+    Absent means that it cannot land any more. Pending names the operation; its end decides.
     """
     with call.reading() as graph:
         outcome = graph.outcome(call.subject)

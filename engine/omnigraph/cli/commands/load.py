@@ -7,14 +7,35 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from omnigraph.cli.call import Answer, Call, Usage
+from omnigraph.cli.load_options import (
+    BadRowsMax,
+    Bound,
+    Check,
+    Data,
+    Decimals,
+    DecimalsOption,
+    Delimiter,
+    EdgeTables,
+    Encoding,
+    Explain,
+    FormatOf,
+    LoadMode,
+    Mode,
+    NodeTables,
+    NoHeader,
+    Null,
+    OnBadRow,
+    OnBadRowOption,
+    OnMissingEndpoint,
+    QuarantineTo,
+    QuoteChar,
+    Yes,
+)
 from omnigraph.cli.options import DEADLINE_S, Deadline, ExpectHead, Key, LoadedBranch
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.cli.table_arguments import CsvFlags, table_files
@@ -26,110 +47,31 @@ _MISSING_SHOWN = 5
 _GZIP = b"\x1f\x8b"
 
 
-class Mode(StrEnum):
-    append = "append"
-    merge = "merge"
-    patch = "patch"
-    overwrite = "overwrite"
-
-
-class Decimals(StrEnum):
-    exact = "exact"
-    round = "round"
-
-
-class OnBadRow(StrEnum):
-    fail = "fail"
-    quarantine = "quarantine"
-
-
 def run(
     call: Call,
-    mode: Annotated[
-        Mode,
-        typer.Option(
-            "--mode",
-            help="append: ids must be new; merge: replace by id; patch: as merge, but what a record does not name keeps its "
-            "value; overwrite: replace whole types.",
-        ),
-    ],
-    data: Annotated[
-        str | None, typer.Option("--data", metavar="FILE|-", help="Records (NDJSON, also .gz); - is standard input.")
-    ] = None,
-    node: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--node", metavar="TYPE=FILE[:property=column,-column,…]", help="A table of nodes; may be repeated."
-        ),
-    ] = None,
-    edge: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--edge", metavar="TYPE=FILE[:from=column,to=column,-column,…]", help="A table of edges; may be repeated."
-        ),
-    ] = None,
+    mode: LoadMode,
+    data: Data = None,
+    node: NodeTables = None,
+    edge: EdgeTables = None,
     branch: LoadedBranch = "main",
     key: Key = None,
-    on_bad_row: Annotated[
-        OnBadRow, typer.Option("--on-bad-row", help="fail: load nothing; quarantine: leave the bad rows out.")
-    ] = OnBadRow.fail,
-    bad_rows_max: Annotated[
-        str | None,
-        typer.Option("--bad-rows-max", metavar="N|SHARE", help="Fail beyond so many, or beyond a share like 0.01."),
-    ] = None,
-    bound: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--bound",
-            metavar="CHECK=N|SHARE",
-            help="Fail beyond so many bad rows of a check: values, duplicates, endpoints, cardinality; may be repeated.",
-        ),
-    ] = None,
-    on_missing_endpoint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--on-missing-endpoint",
-            metavar="[TYPE=]ACTION",
-            help="What becomes of edges without a node: fail, quarantine, drop or stub; may be repeated with edge types.",
-        ),
-    ] = None,
-    quarantine_to: Annotated[
-        Path | None,
-        typer.Option("--quarantine-to", metavar="FILE", help="Keep rows left out, with reasons; can be loaded again."),
-    ] = None,
+    on_bad_row: OnBadRowOption = OnBadRow.fail,
+    bad_rows_max: BadRowsMax = None,
+    bound: Bound = None,
+    on_missing_endpoint: OnMissingEndpoint = None,
+    quarantine_to: QuarantineTo = None,
     expect_head: ExpectHead = None,
     deadline: Deadline = DEADLINE_S,
-    delimiter: Annotated[
-        str | None, typer.Option("--delimiter", metavar="CHAR", help="Between the cells of CSV; \\t is a tab.")
-    ] = None,
-    quote_char: Annotated[str | None, typer.Option("--quote-char", metavar="CHAR", help="Around cells of CSV.")] = None,
-    encoding: Annotated[
-        str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV files, for example latin-1.")
-    ] = None,
-    null: Annotated[
-        list[str] | None,
-        typer.Option("--null", metavar="TEXT", help="A text of CSV that means null; may be repeated."),
-    ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="CSV files begin with data; columns are named 1, 2, ….")
-    ] = False,
-    format_of: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--format-of",
-            metavar="COLUMN=FORMAT",
-            help="Dates or times of a CSV column, for example born=%d.%m.%Y, or epoch-s, epoch-ms.",
-        ),
-    ] = None,
-    decimals: Annotated[
-        Decimals,
-        typer.Option("--decimals", help="exact: refuse decimals that lose digits; round: take the nearest number."),
-    ] = Decimals.exact,
-    check: Annotated[bool, typer.Option("--check", help="Validate only; write nothing.")] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Print what would be written to each table; write nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Consent to overwriting on a remote store.")] = False,
+    delimiter: Delimiter = None,
+    quote_char: QuoteChar = None,
+    encoding: Encoding = None,
+    null: Null = None,
+    no_header: NoHeader = False,
+    format_of: FormatOf = None,
+    decimals: DecimalsOption = Decimals.exact,
+    check: Check = False,
+    explain: Explain = False,
+    yes: Yes = False,
 ) -> Answer:
     """Bring records into a graph, as one commit.
 

@@ -60,7 +60,7 @@ def run(
             "statements alone take no parameters",
             hint="declare them: -e 'query q($name: String) { delete Person where name = $name }'",
         )
-    # Here and not in the graph: what is wrong with the text is told without opening anything.
+    # Here and not in the graph: an error in the text is reported without opening the graph.
     with _lines_as_typed(bare):
         chosen = parse_query(source, name).name
     with _lines_as_typed(bare), call.writing() as graph, call.screen.busy("changing"):

@@ -23,7 +23,7 @@ def run(
 ) -> Answer:
     """Make fewer, larger files, and indexes that cover them. Changes no content.
 
-    Runs beside living writers, who have priority: a table that somebody else keeps changing is skipped, with the reason.
+    Runs beside living writers, who have priority: a table that other writers keep changing is skipped, with the reason.
     """
     with call.writing() as graph, call.screen.busy("optimizing"):
         report = graph.optimize(list(types) if types else None, target_rows=target_rows, memory_mb=memory_mb)

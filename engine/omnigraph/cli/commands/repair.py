@@ -1,4 +1,4 @@
-"""``omnigraph repair``: drift that belongs to nobody is listed, and put back on request."""
+"""``omnigraph repair``: drift that no operation claims is listed, and put back on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(
         typer.Option("--force", help="Also where a transaction or an intent does not read; moves the intent aside."),
     ] = False,
 ) -> Answer:
-    """List table versions that no commit published and nobody owns; with --confirm put the tables back.
+    """List table versions that no commit published and no write claims; with --confirm put the tables back.
 
     What was never published is never made visible. A table that cannot be healed makes the exit code 4.
     """
@@ -73,7 +73,11 @@ def _show_line(screen: Screen, line: dict[str, Any]) -> None:
     for one in line["moved"]:
         screen.line(f"{done}: {one['path']} ({one['why']})", style="yellow")
     left = line["newest_left"]
-    after = "no version is left; `omnigraph init` makes a new graph here" if left is None else f"version {left} counts"
+    after = (
+        "no version is left; `omnigraph init --schema FILE` makes a new graph here"
+        if left is None
+        else f"version {left} counts"
+    )
     screen.line(f"line {name}: {after}")
     for commit in line["given_up"]:
         screen.line(f"given up: commit {commit}", style="yellow")

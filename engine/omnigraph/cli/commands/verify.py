@@ -11,7 +11,7 @@ from omnigraph.cli.render import Screen
 from omnigraph.cli.tree import has
 from omnigraph.core.errors import Corruption
 
-_STYLES = {"damage": "bold red", "pending": "yellow", "rubbish": ""}
+_STYLES = {"damage": "bold red", "pending": "yellow", "garbage": ""}
 
 
 def run(
@@ -21,7 +21,7 @@ def run(
     """Check that the graph is what its manifest says. Changes nothing.
 
     Quick: every table opens, rows and ids are right, endpoints exist. Damage makes the exit code 9; what an interrupted
-    write left, or rubbish, does not.
+    write left, or garbage, does not.
     """
     with call.reading() as graph, call.screen.busy("verifying"):
         report = graph.verify(deep)

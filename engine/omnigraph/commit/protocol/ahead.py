@@ -19,7 +19,8 @@ from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Written
-from omnigraph.table.dataset import TableRef, predict_stats
+from omnigraph.table.dataset import TableRef
+from omnigraph.table.stats import predict_stats
 
 
 def predicted_pins(

@@ -59,7 +59,7 @@ class Published:
 class NotPublished:
     """Refused with a reason, or (``check`` is None) out of attempts. Either way the plan has not ended yet.
 
-    ``ghost``: our swap made a version that nobody will see."""
+    ``ghost``: our swap made a version that no reader will see."""
 
     held: Held | None
     check: PublishCheck | None

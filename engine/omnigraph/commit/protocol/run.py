@@ -1,7 +1,7 @@
 """One graph write, from capturing the state to deleting its intent.
 
 ``run`` takes a function that prepares the write; when which request is sent, what happens if one fails, and what the caller
-is told, is decided here. From the moment an intent is armed every write ends published, aborted, or as ``OutcomeUnknown``:
+gets, is decided here. From the moment an intent is armed every write ends published, aborted, or as ``OutcomeUnknown``:
 no other exception leaves it.
 """
 

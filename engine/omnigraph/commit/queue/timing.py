@@ -194,7 +194,7 @@ class FrontWatch:
         return standing >= (grace if rank <= 1 else grace * FURTHER_BACK)
 
     def front_was_dead(self, *, silent: bool) -> None:
-        """Whoever is next must show a sign of life sooner. ``silent``: nothing but its silence told that it was dead."""
+        """Give the next owner in the queue a shorter grace. ``silent``: the last one was taken for dead only because of its silence."""
         self._front = None
         self._short = True
         if silent:

@@ -200,7 +200,7 @@ def _recovery(file: _File) -> Recovery:
 def fold(engine: Engine, meter: Meter | None = None) -> int:
     """Move the files of records into the dataset. Return how many were moved.
 
-    The row is durable before its file is deleted; whoever repeats it inserts nothing twice. What does not read stays."""
+    The row is durable before its file is deleted; repeating it inserts nothing twice. What does not read stays."""
     moved = 0
     keys = _keys(engine, meter)
     for start in range(0, len(keys), FOLD_ROWS):

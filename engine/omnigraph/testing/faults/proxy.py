@@ -210,7 +210,7 @@ class Proxy:
         except (_NoAnswer, Broken) as end:
             case.fault = case.fault or str(end)
         finally:
-            # Logged before the client can know: whoever has its answer finds the line.
+            # Logged before the client can know: a client that has its answer finds the line.
             self._log(case, answer)
         if answer is None:
             return False

@@ -76,7 +76,7 @@ def _follow_hint(root: str) -> None:
 def _operation(
     name: str, width: int, root: str, before: Content | None, after: Content | None, said: Said
 ) -> list[str]:
-    """An operation is there whole or not at all, and as its caller was told."""
+    """An operation is there whole or not at all, and as its caller was answered."""
     operation = OPERATIONS[name]
     found: list[str] = []
 
@@ -97,7 +97,7 @@ def _operation(
     if was == "after" and now != "after":
         found.append("recovery took a published write back")
     if promised is not None and now != promised:
-        found.append(f"the caller was told {said[-1]}, and the graph reads as {now}")
+        found.append(f"the caller got {said[-1]}, and the graph reads as {now}")
     if operation.creates_graph and now == "before":
         create(root, width)
     return [*found, *findings_at_rest(root, (*operation.leaves, layout.QUARANTINED_VERSIONS), width)]

@@ -1,7 +1,7 @@
 """May rows that were staged under an older schema be committed under the present one? Pure.
 
 They may if every column that they hold is still that column, and every column that they lack is null where nothing is said:
-nullable, and added without a fill. A column is told by its property and its field id together: Lance gives a number again once
+nullable, and added without a fill. A column is recognised by its property and its field id together: Lance gives a number again once
 the last file with it is gone, so the number alone could be that of another property.
 """
 

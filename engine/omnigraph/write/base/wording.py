@@ -44,9 +44,11 @@ class Wording:
         expected: str | None = None,
         id: str | None = None,
     ) -> Violation:
-        number, source, order = self.places.place(row)
-        found = self.committed(code, reason, property=property, value=value, expected=expected, id=id)
-        return found.at(number, source, order)
+        return self.placed(row, self.committed(code, reason, property=property, value=value, expected=expected, id=id))
+
+    def placed(self, row: int, found: Violation) -> Violation:
+        """The violation, with the place of its row."""
+        return found.at(*self.places.place(row))
 
     def committed(
         self,

@@ -1,6 +1,6 @@
 """Where requests of one handle meet: each is committed by itself, or together with others that came in the same moment.
 
-A request that finds nobody before it goes the way of every single write, on its caller's thread. Those that come meanwhile
+A request that finds no other before it goes the way of every single write, on its caller's thread. Those that come meanwhile
 form the next group. A group of two or more runs on a thread of its own: interrupting one caller ends nothing of the others'.
 """
 
@@ -97,7 +97,7 @@ def _called(queue: GroupQueue, member: Member) -> Call:
             if stood is not Stage.OVER:
                 member.deadline.expire("waiting for other writes of this process")
     except BaseException:
-        # An interrupt, or the end of its time: nobody waits for this answer any more.
+        # An interrupt, or the end of its time: no caller waits for this answer any more.
         queue.leave(member)
         if member.call is Call.LEAD:
             queue.pass_on()

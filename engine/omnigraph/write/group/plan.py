@@ -46,7 +46,7 @@ class Group:
             kind=first.kind,
             branch=first.branch,
             keys=frozenset[str]().union(*(member.request.keys for member in self._members)),
-            # The plan's own time, not that of whoever came first: a member whose time is up leaves by itself.
+            # The plan's own time, not that of its first member: a member whose time is up leaves by itself.
             deadline_s=max(DEADLINE_MIN_S, *(member.deadline.left() for member in self._members)),
             several=True,
         )
@@ -167,7 +167,7 @@ class Group:
             self._queue.answer(member, own)
 
     def _fail(self, error: BaseException) -> None:
-        """The plan is lost to a reason that concerns all of it. What may still land is told by each member's own id."""
+        """The plan is lost to a reason that concerns all of it. Each member's own id says what may still land."""
         unknown = isinstance(error, OutcomeUnknown) or not isinstance(error, Exception)
         for member in self._members:
             if unknown and member.stage is Stage.ARMED:

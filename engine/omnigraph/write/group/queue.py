@@ -1,4 +1,4 @@
-"""The queue of one branch on one handle: whoever finds no leader leads, and hands the lead to the oldest that waits.
+"""The queue of one branch on one handle: a request that finds no leader leads, and hands the lead to the oldest that waits.
 
 There is no timer. A leader waits a tenth of a commit at most, and only where the last group had several members: its callers
 are likely to come back at once.
@@ -33,7 +33,7 @@ class GroupQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody leads: a request that comes now is prepared at once."""
+        """Whether there is no leader: a request that comes now is prepared at once."""
         return not self._led
 
     def enter(self, member: Member) -> bool:

@@ -1,7 +1,7 @@
 """What the delete statements of one query take away: rows by predicate, and with nodes every edge that touches them.
 
 Owns that overlapping statements count a row once, and the cascade. A row is known by its address at the pin; ids are
-read only where somebody has to know them.
+read only where they are needed.
 """
 
 from __future__ import annotations
@@ -104,5 +104,5 @@ def _counted(declared: TableType) -> bool:
 
 
 def _columns(declared: TableType) -> Sequence[str]:
-    """Ids of nodes lead to their edges, ids of counted edges to their sources; others nobody asks for."""
+    """Ids of nodes lead to their edges, ids of counted edges to their sources; others are not looked up."""
     return ("id",) if isinstance(declared, NodeType) or _counted(declared) else ()

@@ -1,7 +1,7 @@
 """What the statements of one query have made of a type so far: rows that shadow the committed ones of their ids.
 
 Owns the rule that later statements see earlier ones, and that one row per id is written in the end. It reads nothing
-itself: committed rows are handed in, and remembered, so that nobody has to read them again to see what has changed.
+itself: committed rows are handed in, and remembered, so that they need not be read again to see what has changed.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class PendingRows:
         return rows
 
     def _settle(self) -> None:
-        """Take in what was inserted since: only now does somebody look."""
+        """Take in what was inserted since. Deferred until it is asked for."""
         new, self._inserted = self._inserted, _Inserted()
         if not new.rows:
             return
@@ -158,7 +158,7 @@ class PendingRows:
         return pa.concat_tables(self._before)
 
     def unlocated(self) -> pa.Array[Any]:
-        """Ids of which nobody has said whether they are committed."""
+        """Ids of which it is not known yet whether they are committed."""
         ids = one_array(self.rows.column("id"), pa.utf8()).filter(pa.array(~self.minted))
         known = one_array(self.before.column("id"), pa.utf8())
         if not len(known) or not len(ids):

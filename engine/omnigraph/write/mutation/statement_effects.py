@@ -196,7 +196,7 @@ def _nowhere() -> pa.Array[Any]:
 
 
 def _no_references(query: str, number: int, declared: TableType, values: Mapping[str, Any]) -> None:
-    """Bytes are kept by the graph; a URI is nobody's promise to keep them."""
+    """The graph keeps bytes; what a URI names may go at any time."""
     for name, value in values.items():
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, BlobUri):

@@ -138,7 +138,7 @@ class IdRule:
         return Finding(later, describe, others=np.unique(first), property="id")
 
     def forget(self) -> None:
-        """Nobody will ask about what was fed: let go of it."""
+        """Release the memory of what was fed. No more questions may follow."""
         self._given = []
 
     def ask(self, view: PinnedView) -> Iterator[Finding]:

@@ -48,20 +48,9 @@ class CommittedRows:
 class CommittedWording(Wording):
     """Violations of rows that are in the graph, named by their ids."""
 
-    def row(
-        self,
-        row: int,
-        code: str,
-        reason: str,
-        *,
-        property: str | None = None,
-        value: Any = None,
-        expected: str | None = None,
-        id: str | None = None,
-    ) -> Violation:
+    def placed(self, row: int, found: Violation) -> Violation:
         held = self._held
-        found = self.committed(code, reason, property=property, value=value, expected=expected, id=held.id(row))
-        return replace(found, message=f"the row {held.shown(row)}: {found.message}")
+        return replace(found, id=held.id(row)[:1024], message=f"the row {held.shown(row)}: {found.message}")
 
     def record(self, row: int) -> str:
         return f"the row {self._held.shown(row)}"
@@ -94,8 +83,8 @@ class RowChecks:
         """Report what only the last row tells: how many edges a source has."""
         if self._checks.card is not None and isinstance(self.declared, EdgeType):
             # A source that is counted has an edge, so no node is asked about.
-            nobody = NodePresence(NodeType(self.declared.src_type), None, replaced_all=True, deleted=None)
-            self._report(self._checks.card.ask(_NothingElse(), nobody))
+            no_node = NodePresence(NodeType(self.declared.src_type), None, replaced_all=True, deleted=None)
+            self._report(self._checks.card.ask(_NothingElse(), no_node))
 
     def _report(self, found: Iterable[Finding | Loose]) -> None:
         for one in found:

@@ -150,7 +150,7 @@ def _key_kind(edge: TableType, catalog: Catalog, end: str) -> pa.DataType:
 
 
 def _read_as(kind: PropType) -> pa.DataType:
-    """How Arrow's reader is told to read a property, so that nothing is lost before it is looked at."""
+    """The Arrow type with which a property is read, so that nothing is lost before it is checked."""
     if kind.scalar is ScalarKind.VECTOR:
         return pa.list_(pa.float64())
     scalar = _scalar(kind.scalar)

@@ -232,7 +232,7 @@ def _as_record(declared: TableType, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _safely(batches: Iterable[pa.RecordBatch], declared: TableType) -> Iterator[pa.RecordBatch]:
-    """The reader is somebody else's code: what it raises of Arrow's kind is bad input, anything else is theirs."""
+    """The reader is the caller's code: an error of Arrow's kind is bad input, any other error is raised as it is."""
     iterator = iter(batches)
     while True:
         try:

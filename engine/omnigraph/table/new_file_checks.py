@@ -165,7 +165,7 @@ def _size(path: str) -> int | None:
 
 
 def _bad_deletions(path: str, deletion: DeletionFile) -> str | None:
-    """Nobody has written down how long a deletion file is, so it is read."""
+    """The length of a deletion file is recorded nowhere, so it is read."""
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:

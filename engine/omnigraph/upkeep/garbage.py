@@ -1,7 +1,7 @@
-"""What lies under the root and belongs to nobody: datasets, forks and records that no state names and no intent claims.
+"""Garbage below the root: datasets, forks and records that no state names and no intent claims.
 
 Owns the listing and the pure judgement. The order is the caller's promise: artefacts are listed first, then intents, then
-manifests, so that what is found unclaimed cannot be claimed by somebody who came in between.
+manifests, so that what is found unclaimed cannot be claimed by an operation that began in between.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from omnigraph.manifest import rows as r
-from omnigraph.manifest.sound import between, contradictions
+from omnigraph.manifest.consistency import between, contradictions
 from omnigraph.manifest.state import Change, State, fold
 from tests.unit.manifest.material import (
     BRANCH,
