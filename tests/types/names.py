@@ -76,6 +76,7 @@ reveal_type(snapshot.to_polars("A"))  # DataFrame
 reveal_type(snapshot.duckdb())  # DuckDBPyConnection
 reveal_type(snapshot.export())  # str
 reveal_type(snapshot.export("out.jsonl"))  # ExportReport
+reveal_type(snapshot.export("out", format="parquet"))  # ExportReport
 reveal_type(receipt.commit_id)  # str | None
 reveal_type(receipt.tables["node:A"])  # TableChange
 reveal_type(receipt.tables["node:A"].inserted)  # int | None

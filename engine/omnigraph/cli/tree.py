@@ -98,7 +98,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "export",
-        "Write a snapshot as records that load takes.",
+        "Write a snapshot as records or Parquet files that load takes.",
         "omnigraph export social.omni --output social.jsonl",
         needs="snapshot",
     ),

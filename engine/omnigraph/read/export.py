@@ -8,7 +8,6 @@ the others by name. Owns the shape of a record and where the bytes go; ``jsontex
 from __future__ import annotations
 
 import contextlib
-import errno
 import gzip
 import io
 import os
@@ -20,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute
 
 from omnigraph.core import progress
-from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError, StoreRefused, StoreUnavailable
+from omnigraph.core.errors import InvalidInput
 from omnigraph.core.ids import new_uuid
+from omnigraph.read.export_places import local_path, writing_to
 from omnigraph.read.jsontext import json_text, string_text, text_bytes
 from omnigraph.read.ordered import SCHEMA, is_ascending, ordered_lines
 from omnigraph.read.tables import TableReader
@@ -44,8 +44,8 @@ def export_text(readers: Sequence[TableReader]) -> str:
 def export_to(readers: Sequence[TableReader], dest: Destination) -> ExportReport:
     """All records into an open file, or into a path, which is there whole or not at all (``.gz`` is compressed)."""
     if isinstance(dest, str | os.PathLike):
-        path = _local_path(dest)
-        with _errors_of(path), _whole_file(path) as file:
+        path = _file_path(dest)
+        with writing_to(path, "file"), _whole_file(path) as file:
             return _write(readers, file, str(path))
     if not hasattr(dest, "write"):
         raise InvalidInput(f"an export goes to a path or an open file, not to {type(dest).__name__}")
@@ -127,16 +127,8 @@ def _text(batch: pa.RecordBatch, column: str) -> Any:
 # --- files --------------------------------------------------------------------------------------------------------------
 
 
-def _local_path(dest: str | os.PathLike[str]) -> Path:
-    text: Any = os.fspath(dest)
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise InvalidInput("the path of an export is a text without NUL")
-    if "://" in text:
-        raise InvalidInput(
-            f"an export goes to a local path or an open file, not to {text[:80]!r}",
-            hint="export to a local file and copy it",
-        )
-    path = Path(text).expanduser()
+def _file_path(dest: str | os.PathLike[str]) -> Path:
+    path = local_path(dest)
     if path.is_dir():
         raise InvalidInput(f"an export goes to a file, not to a folder: path={path}", path=str(path))
     return path
@@ -161,22 +153,3 @@ def _whole_file(path: Path) -> Iterator[IO[bytes]]:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-
-
-@contextlib.contextmanager
-def _errors_of(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise _translated(error, path) from error
-
-
-def _translated(error: OSError, path: Path) -> OmnigraphError:
-    """What a failed system call means to the caller. Nothing was written under the path."""
-    what = f"cannot export: {os.strerror(error.errno) if error.errno else type(error).__name__}: path={path}"
-    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG):
-        kind: type[OmnigraphError] = NotFound if error.errno == errno.ENOENT else InvalidInput
-        return kind(what, hint="give the path of a file in a folder that exists", path=str(path))
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return StoreRefused(what, hint="choose a folder that may be written", path=str(path))
-    return StoreUnavailable(what, hint="free space on the disk, or choose another place", path=str(path))

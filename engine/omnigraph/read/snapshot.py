@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -236,12 +236,22 @@ class Snapshot:
 
     @overload
     def export(
-        self, dest: None = None, types: Iterable[str] | None = None, *, progress: Listener | None = None
+        self,
+        dest: None = None,
+        types: Iterable[str] | None = None,
+        *,
+        format: Literal["ndjson"] = "ndjson",
+        progress: Listener | None = None,
     ) -> str: ...
 
     @overload
     def export(
-        self, dest: Destination, types: Iterable[str] | None = None, *, progress: Listener | None = None
+        self,
+        dest: Destination,
+        types: Iterable[str] | None = None,
+        *,
+        format: Literal["ndjson", "parquet"] = "ndjson",
+        progress: Listener | None = None,
     ) -> ExportReport: ...
 
     def export(
@@ -249,13 +259,27 @@ class Snapshot:
         dest: Destination | None = None,
         types: Iterable[str] | None = None,
         *,
+        format: Literal["ndjson", "parquet"] = "ndjson",
         progress: Listener | None = None,
     ) -> str | ExportReport:
-        """Records that ``load`` takes, the same bytes for the same state: as text, or into a path or an open file."""
-        from omnigraph.read.export import export_text, export_to
+        """Write rows as input that ``load`` takes.
 
+        ``ndjson``: records, the same bytes for the same state, as text or into a path or an open file. ``parquet``: one
+        file a type, into a folder that is empty or not there yet.
+        """
+        if format not in ("ndjson", "parquet"):
+            raise InvalidInput(
+                f"the format of an export is ndjson or parquet, not {str(format)[:80]!r}",
+                hint='pass format="ndjson" or format="parquet"',
+            )
         with operating("export", self.uri, listener=progress, clock=self._engine.clock):
             readers = self._chosen(types)
+            if format == "parquet":
+                from omnigraph.read.export_parquet import export_parquet
+
+                return export_parquet(readers, dest)
+            from omnigraph.read.export import export_text, export_to
+
             return export_text(readers) if dest is None else export_to(readers, dest)
 
     # --- names ------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class RowFound(Model):
 
 @dataclass(frozen=True, repr=False)
 class ExportReport(Model):
-    """What an export wrote. ``bytes`` are those of the text, before any compression."""
+    """What an export wrote. ``bytes`` are those of the text before any compression, or of the Parquet files."""
 
     derived: ClassVar[tuple[str, ...]] = ("total",)
 

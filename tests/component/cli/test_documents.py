@@ -37,7 +37,12 @@ GOOD: dict[str, list[list[str]]] = {
     ],
     "get": [["social.omni", "Person", "Ann"]],
     "head": [["social.omni", "Person"], ["social.omni", "Follows", "--limit", "1"]],
-    "export": [["social.omni"], ["social.omni", "--output", "out.jsonl"], ["social.omni", "--type", "Person"]],
+    "export": [
+        ["social.omni"],
+        ["social.omni", "--output", "out.jsonl"],
+        ["social.omni", "--type", "Person"],
+        ["social.omni", "--format", "parquet", "--output", "out"],
+    ],
     "status": [["social.omni"], ["social.omni", "--deep"]],
     "commit list": [["social.omni"], ["social.omni", "--limit", "1"], ["social.omni", "--actor", "maker"]],
     "commit show": [["social.omni", "HEAD"]],

@@ -105,6 +105,29 @@ def test_an_export_is_valid_input_and_comes_back_the_same(run: Run, folder: Path
     assert document["records"] == [json.loads(line) for line in exported.splitlines()]
 
 
+def test_an_export_in_parquet_is_a_folder_that_a_load_takes(run: Run, folder: Path) -> None:
+    assert "out" in run("export", "social.omni", "--format", "parquet", "--output", "out").err
+    run("init", "copy.omni", "--schema", "social.pg")
+    run(
+        "load",
+        "copy.omni",
+        "--node",
+        "Person=out/Person.parquet",
+        "--edge",
+        "Follows=out/Follows.parquet",
+        "--mode",
+        "append",
+    )
+    assert run("export", "copy.omni").out == run("export", "social.omni").out
+    assert (
+        run("export", "social.omni", "--format", "parquet", "--json", code=2).error["hint"].startswith("add --output")
+    )
+    again = run("export", "social.omni", "--format", "parquet", "--output", "out", "--json", code=3)
+    assert again.error["code"] == "already-exists"
+    assert run("export", "social.omni", "--format", "parquet", "-o", "new", "--force", "--json", code=2)
+    assert not Path("new").exists()
+
+
 def test_an_export_does_not_replace_a_file_unasked(run: Run, folder: Path) -> None:
     Path("out.jsonl").write_text("mine")
     assert run("export", "social.omni", "--output", "out.jsonl", "--json", code=3).error["code"] == "already-exists"

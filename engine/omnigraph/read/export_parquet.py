@@ -1,0 +1,96 @@
+"""A snapshot as Parquet: a folder with one file a type, for programs that read Parquet, and input that ``load`` takes.
+
+Rows are streamed in batches, in the order in which they are stored. Files have their names only once all of them are
+whole and on the disk: a reader that finds one finds all of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+
+from omnigraph.core import progress
+from omnigraph.core.errors import AlreadyExists, InvalidInput
+from omnigraph.core.ids import new_uuid
+from omnigraph.read.export_places import local_path, writing_to
+from omnigraph.read.tables import TableReader
+from omnigraph.wire.data import ExportReport
+
+_COMPRESSION: Final = "zstd"
+
+
+def export_parquet(readers: Sequence[TableReader], dest: object) -> ExportReport:
+    """Write one file a type into a folder that is empty or not there yet."""
+    if not isinstance(dest, str | os.PathLike):
+        raise InvalidInput(
+            f"an export in Parquet goes to a folder, not to {type(dest).__name__}",
+            hint='give the path of a folder, for example export("social", format="parquet")',
+        )
+    folder = local_path(dest)
+    names = [f"{reader.declared.name}.parquet" for reader in readers]
+    rows: dict[str, int] = {}
+    with writing_to(folder, "folder"), _empty_folder(folder) as parts:
+        with progress.phase("writing", total=sum(reader.pin.rows for reader in readers)):
+            for reader, name in zip(readers, names, strict=True):
+                rows[reader.declared.table_key] = _write(reader, parts / name)
+        size = sum((parts / name).stat().st_size for name in names)
+    return ExportReport(str(folder), rows, size)
+
+
+def _write(reader: TableReader, path: Path) -> int:
+    count = 0
+    with open(path, "xb") as file:
+        with pq.ParquetWriter(file, reader.schema, compression=_COMPRESSION) as writer:
+            for batch in reader.batches():
+                writer.write_batch(batch)
+                count += batch.num_rows
+                progress.advance(batch.num_rows, bytes=batch.nbytes, subject=reader.declared.table_key)
+        file.flush()
+        os.fsync(file.fileno())
+    return count
+
+
+@contextlib.contextmanager
+def _empty_folder(folder: Path) -> Iterator[Path]:
+    """A folder for unfinished files inside ``folder``; at the end they move up. If anything fails, nothing is left."""
+    made = not folder.exists()
+    if not made and not folder.is_dir():
+        raise InvalidInput(
+            f"an export in Parquet goes to a folder; this is a file: path={folder}",
+            hint="give the path of a new folder",
+            path=str(folder),
+        )
+    if not made and any(folder.iterdir()):
+        raise AlreadyExists(
+            f"an export in Parquet goes to an empty folder; this one is not: path={folder}",
+            hint="give the path of a new folder, or empty this one",
+            path=str(folder),
+        )
+    if made:
+        folder.mkdir()
+    parts = folder / f".{new_uuid()}.part"
+    moved: list[Path] = []
+    try:
+        parts.mkdir()
+        yield parts
+        for part in sorted(parts.iterdir()):
+            moved.append(folder / part.name)
+            os.replace(part, moved[-1])
+        parts.rmdir()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _remove(parts, moved, folder if made else None)
+        raise
+
+
+def _remove(parts: Path, moved: Sequence[Path], made: Path | None) -> None:
+    for path in (*parts.iterdir(), *moved):
+        path.unlink(missing_ok=True)
+    parts.rmdir()
+    if made is not None:
+        made.rmdir()
