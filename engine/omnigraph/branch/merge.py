@@ -174,6 +174,7 @@ def merge_branches(engine: Engine, options: MergeOptions) -> MergeReceipt:
     if known is not None:
         return known
     work = _captured(engine, options, meter)
+    _make_durable(work)
     held = engine.known(options.branch) or engine.latest(options.branch, meter)
     keys = sorted(held.state.tables)[: engine.limits.tables_per_commit]
     request = commit_request("merge", options, keys, work.files, request=options.digest)
@@ -230,14 +231,18 @@ def merged_tables(row: CommitRow) -> dict[str, MergedTable]:
 
 
 def _captured(engine: Engine, options: MergeOptions, meter: Meter) -> _Merge:
-    """The source as it is now, made durable: a power cut must not take it back under the merge."""
+    """The source as it is now."""
     engine.ref_of(options.branch, meter)
     deadline = Deadline(engine.clock, options.deadline_s)
     source = find_source(engine, options.source, options.at, None, deadline, meter)
-    if not engine.read_only:
-        newest = source if options.at is None else engine.known(options.source) or source
-        engine.durable.root(source.version, newest if newest.state.ref == source.state.ref else source)
     return _Merge(engine, options, source, meter)
+
+
+def _make_durable(work: _Merge) -> None:
+    """Sync the source: a power cut must not take it back under the merge. A plan rests nothing on it."""
+    engine, options, source = work.engine, work.options, work.source
+    newest = source if options.at is None else engine.known(options.source) or source
+    engine.durable.root(source.version, newest if newest.state.ref == source.state.ref else source)
 
 
 def _replay(engine: Engine, options: MergeOptions, meter: Meter) -> MergeReceipt | None:

@@ -75,7 +75,7 @@ def test_a_set_that_holds_what_was_acknowledged_is_right(answer: list[str]) -> N
         ([], "misses 'a'"),
         (["a", "a"], "twice"),
         (["a", "b"], "had failed"),
-        (["a", "x"], "nobody added"),
+        (["a", "x"], "no writer added"),
         (["a", "d"], "before it was added"),
     ],
 )
@@ -120,7 +120,7 @@ def test_lists_that_one_order_explains_are_right(answer: dict[str, list[int]]) -
         ({"x": [2, 1], "y": [2, 1]}, "had ended before"),
         ({"x": [1, 2, 4], "y": [1, 2, 4]}, "had failed"),
         ({"x": [1, 2, 2], "y": [1, 2]}, "twice"),
-        ({"x": [1, 2, 7], "y": [1, 2]}, "nobody appended"),
+        ({"x": [1, 2, 7], "y": [1, 2]}, "no writer appended"),
         ({"x": [1, 5, 2], "y": [1, 2, 5]}, "no one order"),
     ],
 )
