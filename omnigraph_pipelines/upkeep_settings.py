@@ -79,6 +79,18 @@ class ReconcileSettings(Part):
     """Whether its sensor is on."""
 
 
+class ScrubSettings(Part):
+    cron: Cron = "0 4 * * 0"
+    """When it runs."""
+    bytes_per_s: Count = 50_000_000
+    """How many bytes are read a second at most, beside writers and readers."""
+    enabled: bool | None = None
+    """Whether its schedule is on; if left out it is, unless the graph is on an object store, which checks its bytes itself."""
+
+    def is_on(self, uri: str) -> bool:
+        return "://" not in uri if self.enabled is None else self.enabled
+
+
 class UpkeepSettings(Part):
     """What keeps the graph fast and small. ``paused`` leaves everything in place, switched off."""
 
@@ -90,6 +102,8 @@ class UpkeepSettings(Part):
     """Merges the archive of the graph's history."""
     reconcile: ReconcileSettings = Field(default_factory=ReconcileSettings)
     """Ends writes that were left behind."""
+    scrub: ScrubSettings = Field(default_factory=ScrubSettings)
+    """Compares every file on a local disk with its checksum."""
     timezone: str = "UTC"
     """Of the schedules."""
     paused: bool = False

@@ -29,7 +29,7 @@ from omnigraph.core.progress import Listener
 from omnigraph.graph_schema import GraphSchema, read_schema
 from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
 from omnigraph.manifest.schema_id import schema_id
-from omnigraph.options import CommitOptions, LoadOptions, check_actor, check_flag, check_switch
+from omnigraph.options import CommitOptions, LoadOptions, check_actor, check_flag, check_rate, check_switch
 from omnigraph.schema import Catalog, canonical_text, parse_schema
 from omnigraph.store import open_store
 
@@ -553,12 +553,23 @@ class Graph:
             return probe(self._engine, name)
 
     def verify(
-        self, deep: bool = False, branches: Sequence[str] | None = None, *, progress: Listener | None = None
+        self,
+        deep: bool = False,
+        branches: Sequence[str] | None = None,
+        *,
+        bytes_per_s: int | None = None,
+        progress: Listener | None = None,
     ) -> VerifyReport:
-        """Whether everything is what the manifest says: pins open, rows match, endpoints exist. Changes nothing."""
-        from omnigraph.upkeep.verify import verify
+        """Whether everything is what the manifest says: pins open, rows match, endpoints exist. Changes nothing.
 
+        ``bytes_per_s``, with ``deep``: only compare files with their checksums, and read so many bytes a second at most, so that
+        it may take hours beside writers."""
+        from omnigraph.upkeep.verify import verify, verify_files
+
+        rate = check_rate(bytes_per_s, deep)
         with self._doing("verify", listener=progress):
+            if rate is not None:
+                return verify_files(self._engine, bytes_per_s=rate, branches=branches)
             return verify(self._engine, deep=deep, branches=branches)
 
     def intents(self) -> PendingIntents:

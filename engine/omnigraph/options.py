@@ -241,6 +241,19 @@ def check_flag(name: str, value: object) -> bool:
     return value
 
 
+def check_rate(value: object, deep: object) -> int | None:
+    """Return the bytes that a deep verification reads a second; None for as many as there are."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidInput(
+            f"bytes_per_s is a whole number of bytes above 0, not {_shown(value)}", hint="50000000 is 50 MB a second"
+        )
+    if deep is not True:
+        raise InvalidInput("bytes_per_s has no effect without deep", hint="pass deep=True, or leave bytes_per_s out")
+    return value
+
+
 def check_deadline(value: object) -> float:
     """Return ``deadline_s`` in seconds, at most what a lock can wait."""
     if isinstance(value, bool) or not isinstance(value, int | float):

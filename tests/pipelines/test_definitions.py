@@ -57,6 +57,7 @@ def test_names_are_those_that_people_have_written_down(tmp_path: Path) -> None:
         "social/upkeep/compaction",
         "social/upkeep/optimize",
         "social/upkeep/reconcile",
+        "social/upkeep/scrub",
     ]
     assert sorted(job.name for job in repository.get_all_jobs() if not job.name.startswith("__")) == [
         "apply_schema",
@@ -68,6 +69,7 @@ def test_names_are_those_that_people_have_written_down(tmp_path: Path) -> None:
         "reconcile",
         "replay_quarantine_crm",
         "replay_quarantine_feed",
+        "scrub",
     ]
     assert sorted(sensor.name for sensor in repository.sensor_defs) == [
         "manifest_fragments",
@@ -77,7 +79,11 @@ def test_names_are_those_that_people_have_written_down(tmp_path: Path) -> None:
         "run_failures",
         "version_backlog",
     ]
-    assert sorted(schedule.name for schedule in repository.schedule_defs) == ["nightly_cleanup", "nightly_optimize"]
+    assert sorted(schedule.name for schedule in repository.schedule_defs) == [
+        "nightly_cleanup",
+        "nightly_optimize",
+        "weekly_scrub",
+    ]
     assert sorted(defs.resources or {}) == ["graph", "spark"]
     running = dg.DefaultSensorStatus.RUNNING
     assert {sensor.default_status for sensor in repository.sensor_defs} == {running}

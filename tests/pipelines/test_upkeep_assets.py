@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -14,10 +15,13 @@ import omnigraph as og
 from omnigraph.commit.plan import Owner
 from omnigraph.core import failpoints
 from omnigraph.manifest import state
-from tests.component.upkeep.material import displace, engine_of, leave_ticket, make, people
+from omnigraph.testing import rot
+from omnigraph.upkeep import verify as verifying
+from tests.component.upkeep.material import displace, engine_of, leave_ticket, make, people, pin_of
 from tests.pipelines.upkeep_location import Location, failure, location, observed, told
 
 KINDS = ("optimize", "compaction", "cleanup", "reconcile")
+SCRUB = dg.AssetKey(["people", "upkeep", "scrub"])
 SOON = {"cleanup": {"keep": 1, "older_than": None, "min_age": "0s"}, "reconcile": {"grace_s": 0}}
 
 
@@ -54,7 +58,9 @@ def test_the_definitions_load_and_have_their_fixed_names(here: Location) -> None
     repository = here.defs.get_repository_def()
     keys = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
     assert keys >= {f"people/upkeep/{kind}" for kind in KINDS}
-    assert {"nightly_upkeep", "compaction", "cleanup", "reconcile"} <= {job.name for job in repository.get_all_jobs()}
+    assert {"nightly_upkeep", "compaction", "cleanup", "reconcile", "scrub"} <= {
+        job.name for job in repository.get_all_jobs()
+    }
     sensors = {sensor.name: sensor.default_status for sensor in repository.sensor_defs}
     assert sensors == dict.fromkeys(
         ("manifest_fragments", "version_backlog", "pending_intents", "run_failures"), dg.DefaultSensorStatus.RUNNING
@@ -63,6 +69,7 @@ def test_the_definitions_load_and_have_their_fixed_names(here: Location) -> None
     assert schedules == {
         "nightly_optimize": ("0 2 * * *", dg.DefaultScheduleStatus.RUNNING),
         "nightly_cleanup": ("30 2 * * *", dg.DefaultScheduleStatus.RUNNING),
+        "weekly_scrub": ("0 4 * * 0", dg.DefaultScheduleStatus.RUNNING),
     }
 
 
@@ -223,3 +230,90 @@ def test_the_steps_of_a_night_go_in_its_order(tmp_path: Path, local_root: str) -
         assert run.success
         made = [event.asset_key.path[-1] for event in run.get_asset_materialization_events()]
         assert made == ["reconcile", "optimize", "compaction", "cleanup"]
+
+
+# --- scrub --------------------------------------------------------------------------------------------------------------
+
+
+def rotten(graph: og.Graph) -> Path:
+    data = Path(graph.uri, pin_of(graph, "node:Person").location, "data")
+    return max(data.glob("*.lance"))
+
+
+def check_of(result: Any) -> Any:
+    [found] = result.get_asset_check_evaluations()
+    return found
+
+
+def test_a_scrub_reads_every_file_and_finds_a_sound_graph_sound(graph: og.Graph, here: Location) -> None:
+    before = og.open(graph.uri, read_only=True).verify(deep=True)
+    result = here.run("scrub")
+    found = told(result)
+    assert (found["files"], found["bytes"], found["damaged"]) == (before.files, before.bytes, 0)
+    assert check_of(result).passed
+    assert found["head"] == graph.snapshot().commit_id
+
+
+def test_a_scrub_that_finds_rot_fails_a_check_with_the_name_of_the_file(graph: og.Graph, here: Location) -> None:
+    file = rotten(graph)
+    rot.flip(file, at=9, bit=3)
+    result = here.run("scrub")
+    assert not result.success
+    failed = check_of(result)
+    assert not failed.passed
+    [row] = failed.metadata["damage"].records
+    assert str(file.relative_to(graph.uri)) in row.data["what"]
+    assert told(result)["damaged"] == 1  # the plot has its number
+    assert failure(result).description == f"1 problems, the first: {row.data['what']}"
+
+
+def test_a_scrub_waits_for_nobody_and_keeps_nobody_waiting(here: Location) -> None:
+    assert here.repository.asset_graph.get(SCRUB).pools == set()
+
+
+def test_a_scrub_of_a_graph_that_is_not_there_yet_makes_none(here: Location, local_root: str) -> None:
+    result = here.run("scrub")
+    assert result.success and check_of(result).passed
+    assert result.get_asset_materialization_events() == []
+    assert not Path(local_root).exists()
+
+
+def test_a_scrub_reads_at_the_rate_of_the_graph_file(
+    graph: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[Any] = []
+    whole = verifying.verify_files
+    monkeypatch.setattr(
+        verifying, "verify_files", lambda engine, **given: rates.append(given["bytes_per_s"]) or whole(engine, **given)
+    )
+    settings = {"scrub": {"cron": "0 5 * * 6", "bytes_per_s": 900_000}}
+    with location(tmp_path / "another", graph.uri, upkeep=settings) as here:
+        assert here.run("scrub").success
+        assert here.run("scrub", {"bytes_per_s": 800_000}).success
+        assert here.repository.get_schedule_def("weekly_scrub").cron_schedule == "0 5 * * 6"
+    assert rates == [900_000, 800_000]
+
+
+@pytest.mark.parametrize(
+    ("uri", "enabled", "is_on"),
+    [
+        ("people.omni", None, True),
+        ("s3://bucket/people", None, False),
+        ("s3://bucket/people", True, True),
+        ("people.omni", False, False),
+        ({"env": "SCRUBBED"}, None, False),
+    ],
+)
+def test_the_weekly_scrub_is_off_on_an_object_store_unless_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: Any, enabled: bool | None, is_on: bool
+) -> None:
+    monkeypatch.setenv("SCRUBBED", "s3://bucket/of/a/variable")
+    with location(tmp_path / "another", uri, upkeep={"scrub": {"enabled": enabled}}) as here:
+        status = here.repository.get_schedule_def("weekly_scrub").default_status
+    assert (status is dg.DefaultScheduleStatus.RUNNING) == is_on
+
+
+def test_paused_upkeep_scrubs_only_when_forced(graph: og.Graph, tmp_path: Path) -> None:
+    with location(tmp_path / "another", graph.uri, upkeep={"paused": True}) as here:
+        assert not here.run("scrub").success
+        assert here.run("scrub", {"force": True}).success

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from lance import Transaction
 
 from omnigraph.core.errors import Corruption
+from omnigraph.core.pace import Pace
 from omnigraph.store import layout
 from omnigraph.table import files
 from omnigraph.table.names import V2_MANIFEST_MAX
@@ -95,18 +96,21 @@ def line_place(store: Store, relative: str, identity: str) -> Place | None:
 # --- one file -----------------------------------------------------------------------------------------------------------
 
 
-def digest_of(path: str) -> Digest:
+def digest_of(path: str, pace: Pace | None = None) -> Digest:
     """Read a file, a megabyte at a time."""
     import xxhash
+
+    pace = pace or Pace()
 
     hasher = xxhash.xxh3_128()
     size = 0
     with open(path, "rb", buffering=0) as file:
-        buffer = bytearray(min(BUFFER_BYTES, os.fstat(file.fileno()).st_size + 1))
+        buffer = bytearray(pace.block_bytes(min(BUFFER_BYTES, os.fstat(file.fileno()).st_size + 1)))
         view = memoryview(buffer)
         while count := file.readinto(buffer):
             hasher.update(view[:count])
             size += count
+            pace.took(count)
     return Digest(size, hasher.hexdigest())
 
 
@@ -258,7 +262,7 @@ def _unless_impossible(uri: str) -> Iterator[None]:
 # --- readers ------------------------------------------------------------------------------------------------------------
 
 
-def mismatch(place: Place, lines: Lines, path: str) -> str | None:
+def mismatch(place: Place, lines: Lines, path: str, pace: Pace | None = None) -> str | None:
     """What is wrong with a file (path below the root) by its line; None where nothing is, or nothing is known."""
     if path in lines.contradicting:
         return "two checksums of it contradict each other"
@@ -266,7 +270,7 @@ def mismatch(place: Place, lines: Lines, path: str) -> str | None:
     if wanted is None:
         return None
     try:
-        found = digest_of(os.path.join(place.root, path))
+        found = digest_of(os.path.join(place.root, path), pace)
     except FileNotFoundError:
         return "it is not there"
     except OSError as error:

@@ -33,7 +33,8 @@ class Problem(Model):
 
 @dataclass(frozen=True, repr=False)
 class VerifyReport(Model):
-    """``ok``: no damage. ``clean``: nothing that an interrupted write left, either."""
+    """``ok``: no damage. ``clean``: nothing that an interrupted write left, either. ``files`` and ``bytes``: what was compared
+    with its checksums."""
 
     derived: ClassVar[tuple[str, ...]] = ("ok", "clean", "verdict")
 
@@ -46,6 +47,8 @@ class VerifyReport(Model):
     rows: Count
     problems: tuple[Problem, ...]
     notes: tuple[str, ...] = ()
+    files: Count = 0
+    bytes: Count = 0
 
     @property
     def ok(self) -> bool:

@@ -1,4 +1,4 @@
-"""Upkeep: optimize, compaction, cleanup and reconcile as assets, with the sensors and schedules that run them unasked."""
+"""Upkeep: optimize, compaction, cleanup, reconcile and scrub as assets, with the sensors and schedules that run them unasked."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""What upkeep does in a run: four assets, so that its history, its plots and its config come with Dagster.
+"""What upkeep does in a run: five assets, so that its history, its plots and its config come with Dagster.
 
 Each opens the graph, does one thing that the engine offers, and tells what came of it. The engine decides what is safe; a
 run started by hand, by a sensor and by a schedule is the same run. A dry run changes nothing and leaves an observation.
 """
 
 # No deferred annotations here: Dagster reads the config classes from the parameters as they are.
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,13 +14,21 @@ from pydantic import Field
 
 import omnigraph as og
 from omnigraph_pipelines.defs.upkeep import reports
-from omnigraph_pipelines.defs.upkeep.names import CLEANUP, COMPACTION, OPTIMIZE, RECONCILE, Names
+from omnigraph_pipelines.defs.upkeep.names import (
+    CLEANUP,
+    COMPACTION,
+    OPTIMIZE,
+    RECONCILE,
+    SCRUB,
+    WHOLE_FILES,
+    Names,
+)
 from omnigraph_pipelines.failures import told_to_dagster
 from omnigraph_pipelines.progress import told_in_log
 from omnigraph_pipelines.resources import Bound
 from omnigraph_pipelines.settings import UpkeepSettings
 
-Results = Iterator[dg.MaterializeResult[Any]]
+Results = Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]
 
 
 class UpkeepConfig(dg.Config):
@@ -59,12 +68,20 @@ class ReconcileConfig(UpkeepConfig):
     )
 
 
+class ScrubConfig(dg.Config):
+    force: bool = Field(default=False, description="Run although upkeep is paused in the graph file.")
+    bytes_per_s: int | None = Field(
+        default=None, description="How many bytes are read a second at most; the graph file's if left out."
+    )
+
+
 def upkeep_assets(names: Names, settings: UpkeepSettings, graph: Bound) -> list[dg.AssetsDefinition]:
     return [
         _optimize(names, settings, graph),
         _compaction(names, settings, graph),
         _cleanup(names, settings, graph),
         _reconcile(names, settings, graph),
+        _scrub(names, settings, graph),
     ]
 
 
@@ -186,6 +203,54 @@ def _reconcile(names: Names, settings: UpkeepSettings, graph: Bound) -> dg.Asset
     return reconcile
 
 
+def _scrub(names: Names, settings: UpkeepSettings, graph: Bound) -> dg.AssetsDefinition:
+    key = names.key(SCRUB)
+
+    @_asset(
+        names,
+        SCRUB,
+        graph,
+        "Compares every file on a local disk with the checksum that was taken when it was written, at a bounded rate beside "
+        "writers. Changes nothing. On an object store there is nothing to compare: it checks its bytes itself.",
+        pool=None,  # it lasts for hours, and takes nothing from a commit but a little of the disk
+        check_specs=[
+            dg.AssetCheckSpec(WHOLE_FILES, asset=key, description="Every file consists of the bytes that were written.")
+        ],
+    )
+    def scrub(context: dg.AssetExecutionContext, config: ScrubConfig) -> Results:
+        started = time.monotonic()
+        with told_to_dagster(context), graph.opened(context.resources) as resource:
+            _refuse_if_paused(settings, config)
+            try:
+                with resource.open(read_only=True) as reader, told_in_log(context):
+                    report = reader.verify(deep=True, bytes_per_s=config.bytes_per_s or settings.scrub.bytes_per_s)
+            except og.errors.NotFound:
+                yield dg.AssetCheckResult(
+                    passed=True, asset_key=key, check_name=WHOLE_FILES, description="there is no graph yet"
+                )
+                return
+            yield _result(context, reports.scrubbed(report, time.monotonic() - started), resource, names)
+        damage = reports.damaged(report)
+        yield dg.AssetCheckResult(
+            passed=not damage,
+            asset_key=key,
+            check_name=WHOLE_FILES,
+            metadata={"files": report.files, **({"damage": reports.damage_table(report)} if damage else {})},
+            description=damage[0].message[:500] if damage else None,
+        )
+        if damage:  # the run fails as well, because alerts are of runs
+            raise dg.Failure(
+                f"{len(damage)} problems, the first: {damage[0].message}",
+                metadata={
+                    "hint": "keep the files and restore these from a backup; `omnigraph verify --deep` names what else is wrong",
+                    "damage": reports.damage_table(report),
+                },
+                allow_retries=False,
+            )
+
+    return scrub
+
+
 def _pending(resource: Any) -> Sequence[Any]:
     try:
         with resource.open(read_only=True) as reader:
@@ -204,7 +269,7 @@ def _outcomes(graph: "og.Graph", pending: Sequence[Any]) -> dict[str, str]:
 
 
 def _asset(
-    names: Names, kind: str, graph: Bound, description: str
+    names: Names, kind: str, graph: Bound, description: str, **more: Any
 ) -> Callable[[Callable[..., Results]], dg.AssetsDefinition]:
     def made(work: Callable[..., Results]) -> dg.AssetsDefinition:
         found: dg.AssetsDefinition = dg.asset(
@@ -215,17 +280,17 @@ def _asset(
             kinds={"lance"},
             tags={"omnigraph/graph": names.graph.name, "omnigraph/branch": names.graph.branch},
             op_tags=names.step_tags(kind),
-            pool=names.pool,
             required_resource_keys=graph.required_keys,
             output_required=False,  # a dry run materialises nothing
+            **{"pool": names.pool, **more},
         )
         return found
 
     return made
 
 
-def _refuse_if_paused(settings: UpkeepSettings, config: UpkeepConfig) -> None:
-    if settings.paused and not (config.force or config.dry_run):
+def _refuse_if_paused(settings: UpkeepSettings, config: UpkeepConfig | ScrubConfig) -> None:
+    if settings.paused and not (config.force or (isinstance(config, UpkeepConfig) and config.dry_run)):
         raise og.errors.Refused(
             "upkeep is paused in the graph file",
             hint="set upkeep.paused to false, or run it with force: true",

@@ -1,4 +1,4 @@
-"""What runs upkeep unasked: three sensors that read one number each, and two schedules for the night. On from the start.
+"""What runs upkeep unasked: three sensors that read one number each, and schedules for the night and the week. On from the start.
 
 A tick opens the graph read-only, asks for a number or two, and lets ``decide`` judge: at most five requests to the store,
 however large the graph is. Every quiet tick says its numbers.
@@ -6,6 +6,7 @@ however large the graph is. Every quiet tick says its numbers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,18 @@ import dagster as dg
 
 import omnigraph as og
 from omnigraph_pipelines.defs.upkeep.decide import Decision, Marks, decide, from_cursor, to_cursor
-from omnigraph_pipelines.defs.upkeep.names import CLEANUP, COMPACTION, NUMBERS_TAG, OPTIMIZE, RECONCILE, Names
+from omnigraph_pipelines.defs.upkeep.names import (
+    CLEANUP,
+    COMPACTION,
+    NUMBERS_TAG,
+    OPTIMIZE,
+    RECONCILE,
+    SCRUB,
+    Names,
+)
 from omnigraph_pipelines.defs.upkeep.runs import reports_of, runs_of, with_reports
 from omnigraph_pipelines.resources import Bound
-from omnigraph_pipelines.settings import UpkeepSettings
+from omnigraph_pipelines.settings import EnvRef, UpkeepSettings
 
 Tick = dg.SensorResult | dg.SkipReason
 Now = Callable[[], float]  # seconds since 1970: ends of runs are in Dagster's records by the wall clock
@@ -34,7 +43,7 @@ class Reading:
 
 
 def jobs(names: Names) -> dict[str, Any]:
-    """A job for each kind that a sensor starts, and the whole night in one."""
+    """A job for each kind that is run alone, and the whole night in one."""
     found: dict[str, Any] = {
         kind: dg.define_asset_job(
             names.job(kind), selection=[names.key(kind)], tags=names.tags(kind), description=description
@@ -43,6 +52,7 @@ def jobs(names: Names) -> dict[str, Any]:
             (COMPACTION, "Merge the archive of the graph's history."),
             (CLEANUP, "Delete versions that nothing needs any more."),
             (RECONCILE, "End writes that were left behind."),
+            (SCRUB, "Compare every file on a local disk with its checksum."),
         )
     }
     found[OPTIMIZE] = dg.define_asset_job(
@@ -183,20 +193,33 @@ def schedules(names: Names, settings: UpkeepSettings, found: dict[str, Any]) -> 
     # Versions that no operation claims show in no number that a sensor could afford to read: once a day all tables are looked at.
     by_night = (*((RECONCILE,) if settings.reconcile.enabled else ()), OPTIMIZE, COMPACTION)
     return [
-        _schedule(names, "nightly_optimize", by_night, found[OPTIMIZE], settings, settings.optimize),
-        _schedule(names, "nightly_cleanup", (CLEANUP,), found[CLEANUP], settings, settings.cleanup),
+        _schedule(
+            names, "nightly_optimize", by_night, found[OPTIMIZE], settings, settings.optimize, settings.optimize.enabled
+        ),
+        _schedule(
+            names, "nightly_cleanup", (CLEANUP,), found[CLEANUP], settings, settings.cleanup, settings.cleanup.enabled
+        ),
+        _schedule(
+            names, "weekly_scrub", (SCRUB,), found[SCRUB], settings, settings.scrub, settings.scrub.is_on(_uri(names))
+        ),
     ]
 
 
+def _uri(names: Names) -> str:
+    """Return where the graph is; nothing where the variable that names it is set for runs alone."""
+    uri = names.graph.uri
+    return os.environ.get(uri.env, "") if isinstance(uri, EnvRef) else uri
+
+
 def _schedule(
-    names: Names, name: str, kinds: Sequence[str], job: Any, settings: UpkeepSettings, own: Any
+    names: Names, name: str, kinds: Sequence[str], job: Any, settings: UpkeepSettings, own: Any, enabled: bool
 ) -> dg.ScheduleDefinition:
     @dg.schedule(
         name=names.job(name),
         job=job,
         cron_schedule=own.cron,
         execution_timezone=settings.timezone,
-        default_status=dg.DefaultScheduleStatus.RUNNING if own.enabled else dg.DefaultScheduleStatus.STOPPED,
+        default_status=dg.DefaultScheduleStatus.RUNNING if enabled else dg.DefaultScheduleStatus.STOPPED,
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         if settings.paused:

@@ -14,7 +14,10 @@ OPTIMIZE: Final = "optimize"
 COMPACTION: Final = "compaction"
 CLEANUP: Final = "cleanup"
 RECONCILE: Final = "reconcile"
-KINDS: Final = (OPTIMIZE, COMPACTION, CLEANUP, RECONCILE)
+SCRUB: Final = "scrub"
+KINDS: Final = (OPTIMIZE, COMPACTION, CLEANUP, RECONCILE, SCRUB)
+WHOLE_FILES: Final = "files"
+"""The check of a scrub."""
 
 GRAPH_TAG: Final = "omnigraph/graph"
 UPKEEP_TAG: Final = "omnigraph/upkeep"
@@ -24,7 +27,7 @@ NUMBERS_TAG: Final = ".dagster/omnigraph.because"
 # Of runs that wait for the branch's pool: what was interrupted goes before what is new.
 RECOVERY_PRIORITY: Final = "10"
 # Of steps in one run. What optimize replaces is garbage for the cleanup of the same night.
-_STEP_PRIORITY: Final = {RECONCILE: "10", OPTIMIZE: "4", COMPACTION: "3", CLEANUP: "2"}
+_STEP_PRIORITY: Final = {RECONCILE: "10", OPTIMIZE: "4", COMPACTION: "3", CLEANUP: "2", SCRUB: "1"}
 
 
 @dataclass(frozen=True)

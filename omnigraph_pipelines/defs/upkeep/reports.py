@@ -221,6 +221,31 @@ def _end(intent: Any, report: Any, outcomes: Mapping[str, str]) -> str:
     )
 
 
+# --- scrub --------------------------------------------------------------------------------------------------------------
+
+
+def scrubbed(report: Any, seconds: float) -> Told:
+    damage = damaged(report)
+    found = f"{len(damage)} problems" if damage else "all as they were written"
+    return {
+        "summary": f"{report.files:,} files compared with their checksums: {found}",
+        "dry_run": False,
+        "files": report.files,
+        "bytes": report.bytes,
+        "damaged": len(damage),
+        "tables_seen": report.tables,
+        "seconds": round(seconds, 1),
+    }
+
+
+def damaged(report: Any) -> list[Any]:
+    return [problem for problem in report.problems if problem.severity == "damage"]
+
+
+def damage_table(report: Any) -> dg.TableMetadataValue:
+    return _table({"table": one.table_key or "", "code": one.code, "what": one.message} for one in damaged(report))
+
+
 # --- shared -------------------------------------------------------------------------------------------------------------
 
 

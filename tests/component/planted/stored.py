@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from omnigraph.commit.engine import MAIN
+from omnigraph.core.clock import ManualClock
 from omnigraph.core.errors import (
     OmnigraphError,
     StoreUnavailable,
@@ -18,8 +20,10 @@ from omnigraph.core.meter import Meter
 from omnigraph.manifest import codec, reading
 from omnigraph.manifest import swap as swapping
 from omnigraph.table import new_file_checks, strict
+from omnigraph.testing import rot
 from omnigraph.testing.content import commits_of
 from omnigraph.testing.operations import append
+from omnigraph.upkeep import verify, verify_files
 from tests.component.planted.scenes import (
     ONE,
     Defect,
@@ -74,6 +78,17 @@ def _flip(engines: Engines, old: str, new: str) -> list[str]:
     return [*wrong(engines()), *([] if now == before else [f"history says {now}, it said {before}"])]
 
 
+def a_file_rots(engines: Engines) -> list[str]:
+    """A look at a rate has to name it."""
+    engine = engines()
+    append(engine, ONE, ["a"])
+    pin = engine.latest(MAIN).state.tables[ONE[0]]
+    rotten = max(Path(engine.store.uri, pin.location, "_transactions").iterdir(), key=lambda path: path.name)
+    rot.flip(rotten, at=3, bit=1)
+    problems = verify.verify_files(engine, bytes_per_s=1_000_000, clock=ManualClock()).problems
+    return [] if any(rotten.name in one.message for one in problems) else [f"{rotten.name} is not named"]
+
+
 def believing(patch: pytest.MonkeyPatch) -> None:
     """Rows are held against nothing: not against their digests, and not against each other."""
     reading_anything(patch)
@@ -92,6 +107,7 @@ DEFECTS = {
     "new files are not looked at": Defect(
         the_disk_becomes_full, setting(new_file_checks, "check_fragments", lambda *_: None)
     ),
+    "a scrub takes files as they are": Defect(a_file_rots, setting(verify_files, "mismatch", lambda *_: None)),
     "what the manifest says is believed": Defect(a_parent_flips_on_the_way, believing),
     "rows are not held against their digests": Defect(an_actor_flips_on_the_way, reading_anything),
 }

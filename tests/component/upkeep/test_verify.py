@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import omnigraph as og
+from omnigraph.core.clock import Clock, ManualClock
 from omnigraph.core.ids import new_ulid
 from omnigraph.graph import Graph
 from omnigraph.manifest.state import Change
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
+from omnigraph.testing import rot
+from omnigraph.upkeep.verify import verify_files
+from omnigraph.wire.verify import VerifyReport
 from tests.component.upkeep.material import displace, engine_of, leave_ticket, make, pin_of, ref_of, smuggle, swap
 
 
@@ -173,3 +178,71 @@ def test_a_report_is_json_a_line_and_a_table(graph: Graph) -> None:
     assert json.loads(json.dumps(report.to_dict()))["problems"][0]["command"] == "repair"
     assert "drift" in repr(report)
     assert "<table>" in report._repr_html_()
+
+
+# --- at a rate, beside writers --------------------------------------------------------------------------------------------
+
+
+class Interrupting(ManualClock):
+    """Runs something at the first sleep: in the middle of reading files."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        super().__init__()
+        self._action: Callable[[], object] | None = action
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        action, self._action = self._action, None
+        if action is not None:
+            action()
+
+
+def scrub(graph: Graph, clock: Clock, bytes_per_s: int = 10_000) -> VerifyReport:
+    return verify_files(engine_of(graph), bytes_per_s=bytes_per_s, clock=clock)
+
+
+def test_a_look_at_a_rate_reads_every_file_in_its_time(graph: Graph) -> None:
+    clock = ManualClock()
+    report = scrub(graph, clock)
+    assert report.ok and report.files > 10
+    assert clock.monotonic() == pytest.approx(report.bytes / 10_000, rel=0.01)
+    whole = graph.verify(deep=True)
+    assert (whole.files, whole.bytes) == (report.files, report.bytes)
+
+
+@pytest.mark.parametrize("where", ["node:Person", "__manifest"])
+def test_a_look_at_a_rate_names_the_file_that_has_rotted(graph: Graph, where: str) -> None:
+    folder = Path(graph.uri, "__manifest" if where == "__manifest" else pin_of(graph, where).location)
+    file = max((folder / "_transactions").iterdir(), key=lambda path: path.name)
+    rot.flip(file, at=5, bit=1)
+    [problem] = scrub(graph, ManualClock()).problems
+    assert (problem.severity, problem.code) == ("damage", "checksum")
+    assert str(file.relative_to(graph.uri)) in problem.message
+
+
+def test_what_optimize_and_cleanup_delete_meanwhile_is_no_damage(graph: Graph) -> None:
+    seen: list[int] = []
+
+    def upkeep() -> None:
+        graph.optimize()
+        seen.append(graph.cleanup(keep=1, min_age="0s", confirm=True).versions)
+
+    report = scrub(graph, Interrupting(upkeep))
+    assert seen[0] > 0
+    assert report.problems == ()
+
+
+def test_a_table_that_branches_share_is_read_once(graph: Graph) -> None:
+    before = scrub(graph, ManualClock())
+    graph.branches.create("work")
+    after = scrub(graph, ManualClock())
+    assert after.branches == ("main", "work")
+    assert before.files <= after.files < before.files + 10
+
+
+@pytest.mark.parametrize(
+    ("deep", "rate"), [(False, 1000), (True, 0), (True, -1), (True, 1.5), (True, True), (True, "1")]
+)
+def test_a_rate_that_is_none_or_has_no_effect_is_refused(graph: Graph, deep: bool, rate: Any) -> None:
+    with pytest.raises(og.errors.InvalidInput, match="bytes_per_s"):
+        graph.verify(deep, bytes_per_s=rate)

@@ -17,6 +17,14 @@ _STYLES = {"damage": "bold red", "pending": "yellow", "garbage": ""}
 def run(
     call: Call,
     deep: Annotated[bool, typer.Option("--deep", help="Read every value and every retained commit.")] = False,
+    bytes_per_s: Annotated[
+        int | None,
+        typer.Option(
+            "--bytes-per-s",
+            metavar="N",
+            help="With --deep: only compare files with their checksums, reading at most so many bytes a second.",
+        ),
+    ] = None,
 ) -> Answer:
     """Check that the graph is what its manifest says. Changes nothing.
 
@@ -24,7 +32,7 @@ def run(
     write left, or garbage, does not.
     """
     with call.reading() as graph, call.screen.busy("verifying"):
-        report = graph.verify(deep)
+        report = graph.verify(deep, bytes_per_s=bytes_per_s)
     result: dict[str, Any] = report.to_dict()
     if not result["ok"]:
         if not call.as_json:
@@ -45,6 +53,11 @@ def _show(screen: Screen, result: dict[str, Any]) -> None:
     for note in result["notes"]:
         screen.line(f"note     {note}")
     screen.line(
-        f"{result['verdict']}: {result['tables']} tables, {result['rows']:,} rows at {result['commit_id']}",
+        f"{result['verdict']}: {result['tables']} tables, {_counted(result)} at {result['commit_id']}",
         style="green" if result["ok"] else "bold red",
     )
+
+
+def _counted(result: dict[str, Any]) -> str:
+    """What was read: rows, or files where only they were."""
+    return f"{result['rows']:,} rows" if result["rows"] or not result["files"] else f"{result['files']:,} files"
