@@ -25,6 +25,8 @@ def test_a_change_is_planned_then_applied_then_nothing(run: Run, folder: Path) -
     )
     listed = run("commit", "list", "social.omni", "--json").result["commits"][0]
     assert (listed["kind"], listed["schema"]["steps"][0]["step"]) == ("schema", "add_property")
+    shown = run("commit", "list", "social.omni", "--limit", "1").out
+    assert "add_property score: F64" in shown and "label" in run("commit", "show", "social.omni", applied["commit_id"]).out
     again = run("schema", "apply", "social.omni", "--schema", "next.pg", *fills)
     assert "accepted already" in again.out
     rows = run(
@@ -55,6 +57,11 @@ def test_diagrams_and_documents_of_the_schema(run: Run, folder: Path) -> None:
     assert run("schema", "show", "social.omni", "--format", "dot").out.startswith("digraph")
     assert '"schema_id"' in run("schema", "show", "social.omni", "--format", "json").out
     assert run("schema", "show", "social.omni", "--format", "xml", code=None).code == 2
+    given = ["schema", "plan", "social.omni", "--schema", "next.pg", "--fill", "Person.score=0.5"]
+    given += ["--fill", "Person.years=1", "--fill", "Person.label=x", "--format"]
+    assert "score" in run(*given, "mermaid").out and run(*given, "dot").out.startswith("digraph")
+    assert '"add_property"' in run(*given, "json").out
+    assert run(*given, "pg", code=None).code == 2
 
 
 def test_a_fill_that_cannot_be_read_is_refused(run: Run, folder: Path) -> None:

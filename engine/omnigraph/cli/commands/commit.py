@@ -44,10 +44,31 @@ def run_outcome(call: Call) -> Answer:
 
 def _show_list(screen: Screen, commits: list[dict[str, Any]]) -> None:
     rows = [
-        (commit["id"], commit["created_at"][:19] + "Z", commit["actor"], commit.get("kind"), _changed(commit["tables"]))
+        (commit["id"], commit["created_at"][:19] + "Z", commit["actor"], commit.get("kind"), _summary(commit))
         for commit in commits
     ]
     screen.table(("commit", "created", "actor", "kind", "changed"), rows)
+
+
+def _summary(commit: dict[str, Any]) -> str:
+    """What a change of the schema did, else the rows of each table."""
+    if not commit.get("schema"):
+        return _changed(commit["tables"])
+    return "; ".join(_first_three([_step(step) for step in commit["schema"]["steps"]]))
+
+
+def _step(step: dict[str, Any]) -> str:
+    """``drop_property mood: String?``, ``widen I32? -> I64?``: a stored step has identities, and its text the names."""
+    sides = [_on_a_line(step["from"]), _on_a_line(step["to"])]
+    return f"{step['step']} {' -> '.join(side for side in sides if side is not None)}"
+
+
+def _on_a_line(text: str | None) -> str | None:
+    return None if text is None else " ".join(text.split())
+
+
+def _first_three(parts: list[str]) -> list[str]:
+    return parts if len(parts) <= 4 else [*parts[:3], f"and {len(parts) - 3} more"]
 
 
 def _changed(tables: dict[str, dict[str, int]]) -> str:
@@ -58,13 +79,16 @@ def _changed(tables: dict[str, dict[str, int]]) -> str:
         done = " ".join(f"{sign}{change[name]:,}" for name, sign in signs.items() if change.get(name))
         if done:
             parts.append(f"{key.partition(':')[2]} {done}")
-    if len(parts) > 4:
-        parts[3:] = [f"and {len(parts) - 3} more"]
-    return ", ".join(parts)
+    return ", ".join(_first_three(parts))
 
 
 def _show_commit(screen: Screen, commit: dict[str, Any]) -> None:
-    screen.pairs([(name, value) for name, value in commit.items() if name != "tables"])
+    screen.pairs([(name, value) for name, value in commit.items() if name not in ("tables", "schema")])
+    if commit.get("schema"):
+        screen.pairs([("schema", commit["schema"]["to"])])
+        screen.line()
+        rows = [(step["step"], _on_a_line(step["from"]), _on_a_line(step["to"])) for step in commit["schema"]["steps"]]
+        screen.table(("step", "from", "to"), rows)
     screen.line()
     _show_changes(screen, commit["tables"])
 

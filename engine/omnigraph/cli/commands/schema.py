@@ -18,9 +18,11 @@ from omnigraph.wire.receipt import Receipt
 from omnigraph.wire.schema import SchemaApplied, SchemaPlanned, SchemaSource
 
 if TYPE_CHECKING:
+    from omnigraph.schema.plan import SchemaPlan
     from omnigraph.schema.view import SchemaView
 
 FORMATS = ("pg", "json", "mermaid", "dot")
+PLAN_FORMATS = ("table", "json", "mermaid", "dot")
 _Schema = Annotated[Path, typer.Option("--schema", metavar="FILE", help="The new schema, a .pg file.")]
 _Fill = Annotated[
     list[str] | None,
@@ -43,8 +45,7 @@ def run_show(
     branch: MeantBranch = "main",
 ) -> Answer:
     """Print the accepted schema, or a diagram of it."""
-    if format not in FORMATS:
-        raise Usage(f"unknown format: {format}", hint=f"give one of {', '.join(FORMATS)}")
+    _known(format, FORMATS)
     with call.reading() as graph:
         view = graph.schema.show(branch, at)
     text = _text(view, format)
@@ -52,7 +53,12 @@ def run_show(
     return Answer(found, lambda screen: screen.raw(text if text.endswith("\n") else text + "\n"))
 
 
-def _text(view: SchemaView, format: str) -> str:
+def _known(format: str, formats: Sequence[str]) -> None:
+    if format not in formats:
+        raise Usage(f"unknown format: {format}", hint=f"give one of {', '.join(formats)}")
+
+
+def _text(view: SchemaView | SchemaPlan, format: str) -> str:
     if format == "mermaid":
         return view.to_mermaid()
     if format == "dot":
@@ -70,14 +76,18 @@ def run_plan(
     fill_sql: _FillSql = None,
     allow_data_loss: _Loss = False,
     branch: MeantBranch = "main",
+    format: Annotated[str, typer.Option("--format", metavar="|".join(PLAN_FORMATS), help="How to print it.")] = "table",
 ) -> Answer:
     """Show what a new schema would change, what each step costs, and what cannot be done. Changes nothing."""
+    _known(format, PLAN_FORMATS)
     fills = _fills(fill, fill_from, fill_sql)
     with call.reading() as graph:
         plan = graph.schema.plan(schema, branch=branch, allow_data_loss=allow_data_loss, fill=fills)
         planned = plan.to_dict()
         found = SchemaPlanned(graph.uri, branch, planned)
-    return Answer(found, lambda screen: _show_plan(screen, planned))
+    if format == "table":
+        return Answer(found, lambda screen: _show_plan(screen, planned))
+    return Answer(found, lambda screen: screen.raw(_text(plan, format).rstrip("\n") + "\n"))
 
 
 def run_apply(
@@ -160,7 +170,8 @@ def _show_plan(screen: Screen, plan: Mapping[str, Any]) -> None:
     rows = []
     for step in plan["steps"]:
         refused = "" if step["supported"] else f"refused: {step['reason']}; {step['hint']}"
-        rows.append((_subject(step), step["from"], step["to"], "yes" if step["loss"] else "", refused or _cost(step)))
+        before, after = (side and " ".join(side.split()) for side in (step["from"], step["to"]))
+        rows.append((_subject(step), before, after, "yes" if step["loss"] else "", refused or _cost(step)))
     screen.table(("step", "from", "to", "loses data", "cost"), rows)
     if not plan["supported"]:
         screen.line("this change cannot be applied")
