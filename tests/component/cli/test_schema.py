@@ -26,7 +26,9 @@ def test_a_change_is_planned_then_applied_then_nothing(run: Run, folder: Path) -
     listed = run("commit", "list", "social.omni", "--json").result["commits"][0]
     assert (listed["kind"], listed["schema"]["steps"][0]["step"]) == ("schema", "add_property")
     shown = run("commit", "list", "social.omni", "--limit", "1").out
-    assert "add_property score: F64" in shown and "label" in run("commit", "show", "social.omni", applied["commit_id"]).out
+    assert (
+        "add_property score: F64" in shown and "label" in run("commit", "show", "social.omni", applied["commit_id"]).out
+    )
     again = run("schema", "apply", "social.omni", "--schema", "next.pg", *fills)
     assert "accepted already" in again.out
     rows = run(

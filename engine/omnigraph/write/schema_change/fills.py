@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.core.errors import InvalidInput
@@ -48,10 +49,12 @@ class ColumnFills:
             return rows.column(source).cast(kind)
         if one.fill is not None and one.fill.kind == "sql":
             return self._evaluated(one, str(one.fill.given), rows)
-        constant = self._constants.get(one.prop.name)
-        if constant is None:
-            constant = self._constants[one.prop.name] = self._constant(one)
-        return constant.take(pa.array([0] * rows.num_rows, pa.int32()))
+        # Every batch is cut from one column: to make 65,536 equal values takes longer than to write them.
+        column = self._constants.get(one.prop.name)
+        if column is None or len(column) < rows.num_rows:
+            value = self._constant(one)
+            column = self._constants[one.prop.name] = value.take(pa.array(np.zeros(rows.num_rows, np.int32)))
+        return column.slice(0, rows.num_rows)
 
     def _source(self, one: Valued) -> str | None:
         if one.fill is None:
