@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
 
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import codec, fragments, reading
@@ -92,16 +93,22 @@ class History:
 
     def rows(self, held: Held, meter: Meter | None = None) -> Iterator[r.HistoryRow]:
         """Every history row, newest first."""
-        yield from reversed(held.state.tail)
+        return chain.from_iterable(self._parts(held, meter))
+
+    def swaps(self, held: Held, meter: Meter | None = None) -> Iterator[list[r.HistoryRow]]:
+        """The rows of one swap after the other, newest first; those that a merge has carried here apart. No older fragment is
+        read to learn that a swap has no more rows: none divides them."""
+        for part in self._parts(held, meter):
+            for _, rows in groupby(part, key=lambda row: (row.version, isinstance(row, r.MergedRow))):
+                yield list(rows)
+
+    def _parts(self, held: Held, meter: Meter | None) -> Iterator[Iterable[r.HistoryRow]]:
+        """The tail, then the fragments of the archive, newest first in each."""
+        yield reversed(held.state.tail)
         sizes = strict.fragment_rows(held.handle)
         for index, file in reversed(list(enumerate(archive_files(held)))):
-            if sizes[index] <= WHOLE_ROWS_MAX:
-                yield from reversed(self._whole(held, index, file, meter))
-                continue
-            [stored] = reading.read(held.handle, index, index + 1, meter)
-            ordered = fragments.archived(stored)
-            for end in range(len(ordered), 0, -_DECODED_AT_ONCE):
-                yield from reversed(fragments.history(ordered[max(0, end - _DECODED_AT_ONCE) : end]))
+            small = sizes[index] <= WHOLE_ROWS_MAX
+            yield reversed(self._whole(held, index, file, meter)) if small else _decoded(held, index, meter)
 
     def joins(self, held: Held, meter: Meter | None = None) -> Iterator[r.HistoryRow]:
         """The commits of merges, and what they carried here: what decides about ancestors. Newest first."""
@@ -171,3 +178,11 @@ def _key_of(row: r.HistoryRow) -> str | None:
     if isinstance(row, r.MergedRow):
         return row.row.idempotency_key
     return row.idempotency_key if isinstance(row, r.CommitRow) else None
+
+
+def _decoded(held: Held, index: int, meter: Meter | None) -> Iterator[r.HistoryRow]:
+    """The rows of one large fragment, newest first, a part of them at a time."""
+    [stored] = reading.read(held.handle, index, index + 1, meter)
+    ordered = fragments.archived(stored)
+    for end in range(len(ordered), 0, -_DECODED_AT_ONCE):
+        yield from reversed(fragments.history(ordered[max(0, end - _DECODED_AT_ONCE) : end]))

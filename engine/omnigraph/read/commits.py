@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from itertools import groupby
 
 from omnigraph.commit import parents
 from omnigraph.commit.engine import MAIN, Engine
@@ -38,9 +37,7 @@ def list_commits(
     if limit == 0:
         return found
     for line in parents.lineage(engine, current, meter):
-        rows = engine.history.rows(line, meter)
-        for _, swapped in groupby(rows, key=lambda row: (row.version, isinstance(row, MergedRow))):
-            members = list(swapped)
+        for members in engine.history.swaps(line, meter):
             ids = tuple(row.commit_id for row in reversed(members) if isinstance(row, CommitRow))
             for row in members:
                 commit = row.row if isinstance(row, MergedRow) else row

@@ -70,8 +70,7 @@ def grow(graph: Graph, commits: int = 4) -> None:
 Named = Callable[[Engine, str], object]
 NAMINGS: dict[str, Named] = {
     "bound": lambda engine, identity: bind(engine, "feature", identity),
-    "freed": lambda engine, identity: release(engine, bind(engine, "feature", identity)),
-    "without a name": lambda engine, identity: None,
+    "being made": lambda engine, identity: claim(engine, "feature", identity),
 }
 
 
@@ -122,6 +121,7 @@ def test_the_base_that_a_fork_needs_is_kept_and_one_that_it_does_not_need_goes(g
     first = fork(engine, pin_of(graph, KEY))
     second = fork(engine, first)  # a fork of a fork: its chain names both
     identity = make_line(engine, second)
+    bind(engine, "feature", identity)
     grow(graph)
     place = (first.location, first.ref)
     plan = graph.plan_cleanup(keep=1, min_age="0s")
@@ -165,6 +165,7 @@ def test_a_line_that_began_between_two_retained_commits_keeps_all_its_bases(grap
 def test_the_state_that_a_branch_was_made_from_is_kept(graph: Graph, engine: Engine) -> None:
     """Merges begin there, also when nothing of the branch names a table of it any more."""
     identity = make_line(engine)
+    bind(engine, "feature", identity)
     parent = engine.latest_of(identity).state.head.parent
     assert parent is not None
     grow(graph)

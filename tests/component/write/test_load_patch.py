@@ -128,15 +128,6 @@ def test_rows_that_are_set_aside_hold_what_they_named(graph: og.Graph, tmp_path:
     assert row(graph, "Note", "n1") == {**row(graph, "Note", "n1"), "n": 41, "text": "t"}
 
 
-def test_other_doors_do_not_take_it_yet(graph: og.Graph) -> None:
-    txn = graph.begin()
-    with pytest.raises(og.errors.InvalidInput, match="mode must be one of"):
-        txn.load_staged({}, mode="patch")
-    with pytest.raises(og.errors.InvalidInput, match="mode must be one of"):
-        txn.load_parts([], [], options=og.LoadOptions(mode="patch"))
-    txn.abort()
-
-
 NAMES = st.sampled_from(["a", "b", "c"])
 PATCH = st.fixed_dictionaries(
     {"name": NAMES},

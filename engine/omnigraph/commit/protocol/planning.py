@@ -13,9 +13,10 @@ def plan_of(txn: Txn, request: Request, prepared: Prepared, op: str) -> Planned:
     """The plan of a prepared write on the state of its transaction."""
     engine = txn.engine
     parent = txn.state.head.commit_id
+    merged = () if prepared.merge is None else (prepared.merge["commit"],)
     infos: list[RequestInfo] = []
     for one in prepared.requests or (request,):
-        infos.append(_info(one, parent, new_ulid(engine.clock), engine.clock.now_us()))
+        infos.append(_info(one, (parent, *merged), new_ulid(engine.clock), engine.clock.now_us()))
         parent = infos[-1].id
     return build_plan(
         txn.state,
@@ -30,11 +31,11 @@ def plan_of(txn: Txn, request: Request, prepared: Prepared, op: str) -> Planned:
     )
 
 
-def _info(request: Request, parent: str, commit_id: str, now_us: int) -> RequestInfo:
+def _info(request: Request, parents: tuple[str, ...], commit_id: str, now_us: int) -> RequestInfo:
     return RequestInfo(
         id=commit_id,
         kind=request.kind,
-        parents=(parent,),
+        parents=parents,
         actor=request.actor,
         idempotency_key=request.idempotency_key,
         expect_head=request.expect_head,
