@@ -53,11 +53,9 @@ def refusal(plan: Any, ahead: list[Any], file: GraphFile) -> og.errors.Omnigraph
     if unsupported is not None:
         hint = f"this change cannot be applied ({unsupported.reason}): {unsupported.hint}"
     elif plan.loss:
-        hint = (
-            "data would be lost: run the job apply_schema with allow_data_loss, or `omnigraph schema apply --confirm`"
-        )
+        hint = "data would be lost: run the job apply_schema with allow_data_loss, or `omnigraph schema apply --schema FILE --confirm`"
     else:
-        hint = "run the job apply_schema, or `omnigraph schema apply`, or write schema_changes: auto in the graph file"
+        hint = "run the job apply_schema, or `omnigraph schema apply --schema FILE`, or write schema_changes: auto in the graph file"
     return og.errors.Refused(
         f"the schema file is ahead of the graph {settings.name}: {first}{more}; no batch is ingested before it is applied",
         hint=hint,
@@ -76,7 +74,7 @@ def apply_file(
         lost = [step for step in plan.steps if step.loss]
         raise og.errors.Refused(
             f"the schema file drops or narrows {', '.join(step.subject for step in lost[:5])}",
-            hint="run the job with allow_data_loss: true, which also deletes the bytes, or `omnigraph schema apply --confirm`, which keeps "
+            hint="run the job with allow_data_loss: true, which also deletes the bytes, or `omnigraph schema apply --schema FILE --confirm`, which keeps "
             "them for older commits",
             reason="no-consent",
             steps=[step.to_dict() for step in lost],

@@ -70,6 +70,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "fragments": (READ, lambda g, _: g.snapshot().fragments("Person")),
     "export": (READ, _export),
     "duckdb": (READ, _duckdb),
+    "sql": (READ, lambda g, _: g.sql("SELECT count(*) FROM Person").fetchall()),
     "commits": (READ, lambda g, _: g.commits(limit=5)),
     "commit": (READ, lambda g, _: g.commit(g.commits(limit=1)[0].id)),
     "outcome": (READ, lambda g, _: g.outcome(g.commits(limit=1)[0].id)),
@@ -152,6 +153,9 @@ def test_every_public_method_is_in_the_mix() -> None:
         "checkpoints": "an object of its own",
         "notes": "an object of its own",
         "schema": "an object of its own",
+        "branches": "an object of its own",
+        "revert": "takes back what another thread looks for",
+        "restore": "takes back what another thread looks for",
     }
     public: set[str] = {name for name in vars(og.Graph) if not name.startswith("_")}
     assert public - CALLS.keys() - elsewhere.keys() == set()

@@ -115,7 +115,6 @@ def test_bad_rows_are_set_aside_wherever_they_turn_up(spark: Any, graph: og.Grap
 
 COLUMNS = [
     ("wrong type", "name string, age string", [("x", "1")], "age"),
-    ("decimal", "name string, age decimal(10,2)", [("x", None)], "age"),
     ("missing", "age int", [(1,)], "name"),
     ("unmapped", "name string, shoe int", [("x", 1)], "shoe"),
     ("timestamp for an integer", "name string, age timestamp", [("x", None)], "age"),

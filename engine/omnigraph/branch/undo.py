@@ -249,7 +249,7 @@ def _schema_differs(txn: Txn, old: Held, what: str) -> Refused:
     """An undo changes rows. Where it would have to change the schema, it says which one to apply."""
     return Refused(
         f"{what}: rows alone cannot go back",
-        hint="apply the schema in the fact `schema` with `omnigraph schema apply`, then bring the rows back with a load",
+        hint="apply the schema in the fact `schema` with `omnigraph schema apply --schema FILE`, then bring the rows back with a load",
         reason="schema-differs",
         schema=old.state.schema.source,
         expected=txn.state.schema.id,

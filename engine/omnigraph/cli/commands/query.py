@@ -14,6 +14,7 @@ from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.options import At, Branch
 from omnigraph.cli.render import Screen
 from omnigraph.cli.values import as_json_value, as_text
+from omnigraph.core.operation import operating
 from omnigraph.wire.data import QueryResult, Target
 
 if TYPE_CHECKING:
@@ -72,8 +73,10 @@ def run(
 
 
 def _select(snapshot: Snapshot, text: str, bound: int | None) -> tuple[list[str], list[tuple[Any, ...]], bool]:
-    found = snapshot.sql(text)
-    rows = found.fetchall() if bound is None else found.fetchmany(bound + 1)
+    # One operation from the statement to its last row: what its scans read is counted there.
+    with operating("query", snapshot.uri):
+        found = snapshot.sql(text)
+        rows = found.fetchall() if bound is None else found.fetchmany(bound + 1)
     truncated = bound is not None and len(rows) > bound
     return found.columns, rows[:bound], truncated
 
