@@ -12,6 +12,7 @@ from omnigraph.core.errors import InvalidInput
 from omnigraph.schema.arrow import arrow_type
 from omnigraph.schema.catalog import ScalarKind, TableType
 from omnigraph.schema.fill_sql import readable_columns, sql_type
+from omnigraph.table.arrays import positions
 from omnigraph.write.schema_change.columns import Valued
 from omnigraph.write.values.columns import build_column
 
@@ -53,7 +54,7 @@ class ColumnFills:
         column = self._constants.get(one.prop.name)
         if column is None or len(column) < rows.num_rows:
             value = self._constant(one)
-            column = self._constants[one.prop.name] = value.take(pa.array(np.zeros(rows.num_rows, np.int32)))
+            column = self._constants[one.prop.name] = value.take(positions(np.zeros(rows.num_rows, np.int64)))
         return column.slice(0, rows.num_rows)
 
     def _source(self, one: Valued) -> str | None:
