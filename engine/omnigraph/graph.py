@@ -13,14 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
-from omnigraph.commit import exclusive as exclusive_use
 from omnigraph.commit.durable import durability_of
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.gate import entering
-from omnigraph.commit.genesis import create_graph
 from omnigraph.commit.pressure import make_bounds
-from omnigraph.commit.recovery.outcome import find_outcome
-from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core.errors import Corruption, InvalidInput
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
@@ -30,7 +26,6 @@ from omnigraph.graph_schema import GraphSchema, read_schema
 from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
 from omnigraph.manifest.schema_id import schema_id
 from omnigraph.options import CommitOptions, LoadOptions, check_actor, check_flag, check_rate, check_switch
-from omnigraph.schema import Catalog, canonical_text, parse_schema
 from omnigraph.store import open_store
 
 if TYPE_CHECKING:
@@ -38,6 +33,7 @@ if TYPE_CHECKING:
     from omnigraph.distributed.staging_txn import StagingTxn
     from omnigraph.read.snapshot import Snapshot
     from omnigraph.read.sql import Params, SqlResult
+    from omnigraph.schema import Catalog
     from omnigraph.upkeep.checkpoints import Checkpoints
     from omnigraph.upkeep.distribute import CompactionPlan, RewriteResult
     from omnigraph.upkeep.notes import Notes
@@ -65,6 +61,9 @@ def init(
 ) -> Graph:
     """Create a graph and open it. ``schema`` is the text of a ``.pg`` file, or a Path to one. ``durability``: as in
     ``open``."""
+    from omnigraph.commit.genesis import create_graph
+    from omnigraph.schema import canonical_text, parse_schema
+
     promised = durability_of(durability)
     text = read_schema(schema)
     catalog = parse_schema(text, mint=new_ulid)
@@ -120,9 +119,13 @@ def open(
         meter = Meter()
         engine.latest(MAIN, meter)
         if not read_only:
+            from omnigraph.commit.recovery.recover import recover_all
+
             recover_all(engine, meter=meter, within_s=OPEN_RECOVERY_S)
         if exclusive:
-            exclusive_use.claim(engine, meter)
+            from omnigraph.commit.exclusive import claim
+
+            claim(engine, meter)
     return Graph(engine, actor=actor, exclusive=exclusive)
 
 
@@ -179,7 +182,9 @@ class Graph:
         self._closed = True
         try:
             if self._exclusive:
-                exclusive_use.release(self._engine, Meter())
+                from omnigraph.commit.exclusive import release
+
+                release(self._engine, Meter())
         finally:
             self._engine.close()
 
@@ -248,6 +253,7 @@ class Graph:
 
     def outcome(self, commit_id: str) -> Outcome:
         """What became of a write: landed with its receipt, aborted, pending, or absent (it cannot land any more)."""
+        from omnigraph.commit.recovery.outcome import find_outcome
         from omnigraph.write.receipt import outcome_of
 
         with self._doing("outcome"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,28 @@ def test_importing_the_engine_loads_no_heavy_package(package: str, imported: set
 @pytest.fixture(scope="module")
 def imported() -> set[str]:
     return import_once()
+
+
+def test_a_command_that_reads_loads_nothing_that_only_writes_need(tmp_path: Path) -> None:
+    import omnigraph as og
+
+    with og.init(tmp_path / "g.omni", "node Person { name: String @key }") as graph:
+        graph.load([{"type": "Person", "data": {"name": "ann"}}], mode="append")
+    program = (
+        "import atexit, json, sys\n"
+        f"sys.argv = ['omnigraph', 'status', {str(tmp_path / 'g.omni')!r}]\n"
+        "atexit.register(lambda: print(json.dumps(sorted(sys.modules))))\n"
+        "from omnigraph.cli import main\n"
+        "sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert "lance" in loaded and "omnigraph.upkeep.status" in loaded
+    assert not loaded & {
+        *("pandas", "polars", "duckdb", "lark", "boto3", "rich.console", "pyarrow.parquet"),
+        *("omnigraph.commit.genesis", "omnigraph.commit.recovery.recover", "omnigraph.commit.protocol.run"),
+        "omnigraph.schema.parser",
+    }
 
 
 def test_public_names_resolve() -> None:

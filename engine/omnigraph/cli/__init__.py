@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_COLLECT_AFTER = 50_000  # objects made
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. The console script calls this."""
@@ -23,18 +25,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         return _without_packages(given, error.name or "typer")
     if argv is None:
-        _without_pandas()
+        _start_quickly()
     from omnigraph.cli.app import run
 
     return run(given)
 
 
-def _without_pandas() -> None:
-    """Make this process one without pandas: Arrow imports it where it is installed, which takes longer than most commands,
-    and no command uses it. Only for the program itself: a caller of ``main`` in Python keeps its modules."""
+def _start_quickly() -> None:
+    """Leave out what starting a process pays for and no command uses. Only for the program itself: a caller of ``main`` in
+    Python keeps its modules and its collector.
+
+    Arrow imports pandas where it is installed, which takes longer than most commands. Pydantic reads the metadata of every
+    installed package in search of plugins. And the collector would pass over the objects of hundreds of modules, again and
+    again, while they are made.
+    """
+    import gc
+    import os
     import sys
 
     sys.meta_path.insert(0, _Hidden())
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
 class _Hidden:

@@ -40,7 +40,7 @@ class NewerFormat(Malformed):
 class Document(BaseModel):
     """Base of the models of documents: no member more, none less, nothing converted."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 def check_ulid(text: str) -> str:

@@ -15,7 +15,6 @@ from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.exclusive import owner_is_dead
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.lines import read_lines, unresolved
-from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.core import metrics
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.ids import ulid_time_us
@@ -67,7 +66,7 @@ def status_report(
     boundary = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
     names = [op for op, _ in engine.pending(meter)]
     intents = _readable(engine, names[:PENDING_SHOWN], meter)
-    gone = frozenset(intent.op for intent in intents if owner_gone(engine, intent))
+    gone = _without_owner(engine, intents)
     [lines] = gather([reading])
     troubles = [*lines.troubles, *unresolved(engine, intents, lines, meter).values()]
     pending = tuple(PendingWrite(op, _age_s(ulid_time_us(op), now_us), op in gone) for op in names)
@@ -231,6 +230,15 @@ def judge(
     if manifest.backlog >= BACKLOG_WARN:
         found.append(finding("version-backlog", f"{manifest.backlog} versions were never cleaned up", "cleanup"))
     return tuple(found)
+
+
+def _without_owner(engine: Engine, intents: Iterable[Intent]) -> frozenset[str]:
+    """Operations whose owner is known to be dead. Most graphs have no pending write, and then recovery is not imported."""
+    if not intents:
+        return frozenset()
+    from omnigraph.commit.recovery.evidence import owner_gone
+
+    return frozenset(intent.op for intent in intents if owner_gone(engine, intent))
 
 
 def _is_stale(write: PendingWrite, grace_s: float) -> bool:
