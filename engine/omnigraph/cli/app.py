@@ -22,6 +22,7 @@ from typer.main import get_command
 
 from omnigraph.cli import tree
 from omnigraph.cli.call import Answer, Call, Interrupted, Usage, storage_options
+from omnigraph.cli.completion import offer, offer_subject
 from omnigraph.cli.render import SCHEMA_VERSION, Screen
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.redact import redact_text
@@ -134,7 +135,9 @@ def _shared(command: tree.Command) -> list[inspect.Parameter]:
 
     if command.subject is not None:
         metavar, help_ = f"[URI] {command.subject}", "The graph, unless given otherwise, and which one."
-        add("positionals", Annotated[list[str], typer.Argument(metavar=metavar, show_default=False, help=help_)], ...)
+        complete = offer_subject(command.path, command.subject)
+        argument = typer.Argument(metavar=metavar, show_default=False, help=help_, autocompletion=complete)
+        add("positionals", Annotated[list[str], argument], ...)
     elif command.target != tree.NONE:
         help_ = "Where the graph is: a path, file:///path or s3://bucket/prefix.  [env: OMNIGRAPH_URI]"
         add("positional", Annotated[str | None, typer.Argument(metavar="URI", show_default=False, help=help_)], None)
@@ -179,6 +182,8 @@ def _callback(command: tree.Command) -> Callable[..., int]:
     """What typer calls: the command's own parameters and the shared ones, sorted out again."""
     function = getattr(import_module(command.module), command.function)
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    for parameter in own:
+        offer(parameter.annotation)
     shared = _shared(command)
 
     def callback(**given: Any) -> int:

@@ -26,7 +26,8 @@ _HEAD = """\
 <!-- Made by `python -m omnigraph.cli.reference docs/reference`; do not edit. -->
 
 `omnigraph COMMAND [URI] [options]`. Install it with `pip install 'omnigraph-pipelines[cli]'`; `omnigraph
---install-completion` adds completion to your shell.
+--install-completion` adds completion to your shell (bash, zsh, fish): commands and options, and of a
+graph on this disk types, branches, checkpoints and commits.
 
 - **Which graph**: the first argument, `--uri`, or the variable `OMNIGRAPH_URI`. A path, `file:///path` or
   `s3://bucket/prefix`. Connection options come from the environment (`AWS_*`) or from `--storage-option KEY=VALUE`.
