@@ -150,6 +150,12 @@ def checks(run: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {f"{one.asset_key.path[-1]}.{one.check_name}": one.passed for one in run.get_asset_check_evaluations()}
 
 
+def broken(run: dg.ExecuteInProcessResult) -> set[str]:
+    """What the failed check of a batch names, such as ``keys of Person``."""
+    (failed,) = [one for one in run.get_asset_check_evaluations() if not one.passed]
+    return {f"{row.data['rule']} of {row.data['table']}" for row in failed.metadata["broken"].records}
+
+
 def failure(run: dg.ExecuteInProcessResult) -> Any:
     """What the failed step says to people."""
     (event,) = [one for one in run.all_events if one.is_step_failure]

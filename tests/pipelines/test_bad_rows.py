@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
 import omnigraph as og
@@ -74,18 +75,15 @@ def test_what_makes_no_sense_is_refused_with_its_place(tmp_path: Path, tables: A
 
 
 def test_the_check_of_endpoints_names_what_is_missing(tmp_path: Path) -> None:
-    import dagster as dg
-
     report = distributed.PartsReport(
         False, 10, {"edge:Depends": 9}, missing_ids={"libc": 3}, stubs={"Package": 3}, refusal="too many"
     )
-    found = {
-        one.check_name: one
-        for one in checks.results(dg.AssetKey("d"), "edge:Depends", ok=False, rows=9, rows_min=1, report=report)
-    }
-    ends = found["endpoints"]
-    assert not ends.passed and found["keys"].passed and ends.metadata["stubs"].value == 3
-    assert ends.metadata["missing_ids"].value.records[0].data == {"missing id": "libc", "rows": 3}
+    tables = [checks.Table("edge:Depends", 9, 1)]
+    found = checks.broken(tables, report)
+    assert checks.in_words(found) == "endpoints of Depends"
+    told = checks.failed(dg.AssetKey("d"), found, checks.told(tables, report, found)).metadata
+    assert told["stubs"].value == 3
+    assert told["missing_ids"].value.records[0].data == {"missing id": "libc", "rows": 3}
 
 
 def test_a_commit_says_how_many_edges_were_dropped_and_stubs_made(tmp_path: Path) -> None:

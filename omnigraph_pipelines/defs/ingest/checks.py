@@ -1,11 +1,13 @@
-"""Blocking checks on staged tables: the engine's judgement, told by table and by kind of complaint.
+"""The blocking check of a batch: the engine's judgement, told by table and by rule.
 
-Owns which complaint belongs to which check. The engine judged; nothing is judged here but whether there are rows at all.
+One check for each batch, and not one for each rule of each table: a check leaves three events in the log of every run. Owns which
+complaint belongs to which rule. The engine judged; nothing is judged here but whether there are rows at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import dagster as dg
@@ -14,13 +16,16 @@ import omnigraph as og
 from omnigraph import distributed
 from omnigraph_pipelines.failures import rows_metadata
 
+ACCEPTED: Final = "accepted"
+"""The name of the check. It stands on the commit asset of a source."""
+
 ROWS: Final = "rows"
 SCHEMA: Final = "schema"
 KEYS: Final = "keys"
 ENDPOINTS: Final = "endpoints"
 BAD_ROWS: Final = "bad_rows"
 
-_KIND: Final[Mapping[str, str]] = {
+_RULE_OF: Final[Mapping[str, str]] = {
     "unknown-type": SCHEMA,
     "unknown-property": SCHEMA,
     "unknown-member": SCHEMA,
@@ -35,108 +40,137 @@ _KIND: Final[Mapping[str, str]] = {
     "card-min": ENDPOINTS,
     "orphan": ENDPOINTS,
 }
-_SAID: Final[Mapping[str, str]] = {
-    ROWS: "The batch has rows for this type.",
-    SCHEMA: "Columns and members are those that the schema declares.",
-    KEYS: "Ids and unique values occur once, in the batch and in the graph.",
-    ENDPOINTS: "Both ends of every edge exist, and no node has more edges than the schema allows.",
-    BAD_ROWS: "No more rows break a rule than the settings bear with.",
-}
+_SAID: Final = (
+    "Each table has its rows, and the columns that the schema declares; ids and unique values occur once, in the batch and in the "
+    "graph; both ends of every edge exist, and no node has more edges than the schema allows; no more rows break a rule than the "
+    "settings bear with."
+)
 
 
-def names_of(table_key: str) -> list[str]:
-    """The checks of a table: nodes have no ends."""
+@dataclass(frozen=True)
+class Broken:
+    """One rule that one table of a batch breaks. ``count``: complaints that the engine has sampled."""
+
+    type: str
+    rule: str
+    count: int = 0
+    message: str = ""
+
+    def to_row(self) -> dict[str, Any]:
+        return {"table": self.type, "rule": self.rule, "complaints": self.count, "first": self.message}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a batch: how many rows it has, and has to have."""
+
+    key: str
+    rows: int
+    rows_min: int
+
+    @property
+    def type(self) -> str:
+        return self.key.partition(":")[2]
+
+
+def spec(asset: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(ACCEPTED, asset=asset, blocking=True, description=_SAID)
+
+
+def rules_of(table_key: str) -> list[str]:
+    """The rules of a table: nodes have no ends."""
     every = [ROWS, SCHEMA, KEYS, ENDPOINTS, BAD_ROWS]
     return every if table_key.startswith("edge:") else [name for name in every if name != ENDPOINTS]
 
 
-def specs(asset: dg.AssetKey, table_key: str) -> list[dg.AssetCheckSpec]:
-    return [
-        dg.AssetCheckSpec(name, asset=asset, blocking=True, description=_SAID[name]) for name in names_of(table_key)
-    ]
+def rule_of(code: str) -> str:
+    """The rule that a complaint of the engine belongs to; what a row shows by itself is a bad row."""
+    return _RULE_OF.get(code, BAD_ROWS)
 
 
-def kind_of(code: str) -> str:
-    """The check that a complaint of the engine belongs to; what a row shows by itself is a bad row."""
-    return _KIND.get(code, BAD_ROWS)
-
-
-def results(
-    asset: dg.AssetKey,
-    table_key: str,
-    *,
-    ok: bool,
-    rows: int,
-    rows_min: int,
-    report: distributed.PartsReport,
-) -> list[dg.AssetCheckResult]:
-    """One result for each check of a table. ``ok``: the batch as a whole may be committed; then its complaints are rows
-    that are left out, and no check fails."""
-    rejected, records = report.rejected, report.records
-    mine = [one for one in report.violations if _is_about(one, table_key)]
+def broken(tables: Iterable[Table], report: distributed.PartsReport) -> list[Broken]:
+    """Return what stands between a batch and its commit. Where the batch as a whole may be committed, its complaints are rows that
+    are left out, and break nothing."""
     found = []
-    for name in names_of(table_key):
-        about = [one for one in mine if kind_of(str(one.get("code", ""))) == name]
-        metadata: dict[str, Any] = {}
-        if about:
-            metadata["violations"] = rows_metadata(about)
-        passed = ok or not about
-        if name == ROWS:
-            passed = rows >= rows_min
-            metadata |= {"rows": rows, "rows_min": rows_min}
-        elif name == ENDPOINTS:
-            metadata |= _ends(report)
-            passed = passed and (ok or not (report.refusal and report.missing_ids))
-        elif name == BAD_ROWS:
-            metadata |= {"by_reason": rows_metadata(_counted(report.by_reason, "reason"))} if report.by_reason else {}
-            metadata |= {"rejected": rejected, "records": records, "share": rejected / records if records else 0.0}
-            passed = passed and (ok or not rejected)
-        found.append(
-            dg.AssetCheckResult(
-                passed=passed,
-                asset_key=asset,
-                check_name=name,
-                metadata=metadata,
-                severity=dg.AssetCheckSeverity.ERROR,
-                description=str(about[0].get("message", ""))[:500] if about else None,
-            )
+    for table in tables:
+        mine = [one for one in report.violations if _is_about(one, table.key)]
+        for rule in rules_of(table.key):
+            about = [one for one in mine if rule_of(str(one.get("code", ""))) == rule]
+            passed = report.ok or not about
+            if rule == ROWS:
+                passed = table.rows >= table.rows_min
+            elif rule == ENDPOINTS:
+                passed = passed and (report.ok or not (report.refusal and report.missing_ids))
+            elif rule == BAD_ROWS:
+                passed = passed and (report.ok or not report.rejected)
+            if not passed:
+                found.append(Broken(table.type, rule, len(about), str(about[0].get("message", "")) if about else ""))
+    return found
+
+
+def broken_by(error: og.errors.OmnigraphError, tables: Iterable[str]) -> list[Broken]:
+    """The same for an error that ended staging or the commit. A complaint that names no table concerns the schema of each."""
+    violations = [dict(one) for one in error.facts.get("violations") or ()]
+    named = {str(one["table_key"]) for one in violations if "table_key" in one}
+    found = []
+    for key in tables:
+        if named and key not in named:
+            continue
+        about = [one for one in violations if _is_about(one, key)] or violations
+        rules = {rule_of(str(one.get("code", ""))) for one in about if named} or {SCHEMA}
+        first = str(about[0].get("message", "")) if about else error.message
+        found += [Broken(key.partition(":")[2], rule, len(about), first) for rule in sorted(rules & set(rules_of(key)))]
+    return found
+
+
+def told(
+    tables: Sequence[Table], report: distributed.PartsReport | None, found: Sequence[Broken] = ()
+) -> dict[str, Any]:
+    """The metadata of the check: what is broken, what was judged, what was left out and why."""
+    metadata: dict[str, Any] = {"broken": rows_metadata(one.to_row() for one in found)} if found else {}
+    if tables:
+        metadata["tables"] = rows_metadata(
+            {"table": one.type, "rows": one.rows, "rows_min": one.rows_min} for one in tables
         )
-    return found
-
-
-def _ends(report: distributed.PartsReport) -> dict[str, Any]:
-    """What becomes of edges that name a node which does not exist, and which nodes are missing most often."""
-    found: dict[str, Any] = {}
+    if report is None:
+        return metadata
+    if report.violations:
+        metadata["violations"] = rows_metadata(report.violations)
+    if report.by_reason:
+        metadata["by_reason"] = rows_metadata(_counted(report.by_reason, "reason"))
     if report.missing_ids:
-        found["missing_ids"] = rows_metadata(_counted(report.missing_ids, "missing id"))
-    if report.stubs:
-        found["stubs"] = sum(report.stubs.values())
-    if report.dropped:
-        found["dropped"] = sum(report.dropped.values())
-    return found
+        metadata["missing_ids"] = rows_metadata(_counted(report.missing_ids, "missing id"))
+    metadata |= {"stubs": sum(report.stubs.values())} if report.stubs else {}
+    metadata |= {"dropped": sum(report.dropped.values())} if report.dropped else {}
+    share = report.rejected / report.records if report.records else 0.0
+    return {**metadata, "rejected": report.rejected, "records": report.records, "share": share}
+
+
+def passed(asset: dg.AssetKey, metadata: Mapping[str, Any], description: str | None = None) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        passed=True, asset_key=asset, check_name=ACCEPTED, metadata=dict(metadata), description=description
+    )
+
+
+def failed(asset: dg.AssetKey, found: Sequence[Broken], metadata: Mapping[str, Any]) -> dg.AssetCheckEvaluation:
+    """An evaluation and no result: it is told by the step that has found it, which need not be the one that the check belongs to."""
+    first = next((one.message for one in found if one.message), "")
+    return dg.AssetCheckEvaluation(
+        asset_key=asset,
+        check_name=ACCEPTED,
+        passed=False,
+        metadata=dict(metadata),
+        description=f"{in_words(found)}: {first}"[:500] if first else in_words(found),
+        blocking=True,
+    )
+
+
+def in_words(found: Iterable[Broken]) -> str:
+    return ", ".join(f"{one.rule} of {one.type}" for one in found)
 
 
 def _counted(counts: Mapping[str, int], what: str) -> list[dict[str, Any]]:
     return [{what: name, "rows": count} for name, count in counts.items()]
-
-
-def refused(assets: Mapping[str, dg.AssetKey], error: og.errors.OmnigraphError) -> Iterable[dg.AssetCheckResult]:
-    """Failed checks for an error that ended staging. A complaint that names no table concerns the schema of each."""
-    violations = [dict(one) for one in error.facts.get("violations") or ()]
-    named = {str(one["table_key"]) for one in violations if "table_key" in one}
-    for key, asset in assets.items():
-        if named and key not in named:
-            continue
-        about = [one for one in violations if _is_about(one, key)] or violations
-        codes = {kind_of(str(one.get("code", ""))) for one in about if named} or {SCHEMA}
-        for name in sorted(codes & set(names_of(key))):
-            yield dg.AssetCheckResult(
-                passed=False,
-                asset_key=asset,
-                check_name=name,
-                metadata={"violations": rows_metadata(about)} if about else {},
-                description=error.message[:500],
-            )
 
 
 def _is_about(violation: Mapping[str, Any], table_key: str) -> bool:

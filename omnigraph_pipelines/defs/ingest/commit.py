@@ -7,6 +7,7 @@ idempotency key, whatever is killed, retried or run twice.
 # No deferred annotations here: Dagster looks at the parameters as they are.
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +16,11 @@ import dagster as dg
 import omnigraph as og
 from omnigraph_pipelines.bad_rows import sets_aside
 from omnigraph_pipelines.batches import find_batch
-from omnigraph_pipelines.defs.ingest import handover, metadata
+from omnigraph_pipelines.defs.ingest import checks, handover, metadata
 from omnigraph_pipelines.defs.ingest.handover import HandOver
 from omnigraph_pipelines.defs.ingest.names import Names
 from omnigraph_pipelines.defs.ingest.passed_on import condition_of, freshness_of
+from omnigraph_pipelines.defs.ingest.staging import judged_tables
 from omnigraph_pipelines.defs.ingest.waiting import noting_refusal
 from omnigraph_pipelines.failures import is_transient, rows_metadata, told_to_dagster
 from omnigraph_pipelines.graph_file import GraphFile
@@ -44,6 +46,7 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
     @dg.asset(
         key=names.commit,
         deps=[names.table(name) for name in file.types_of(source)],
+        check_specs=[checks.spec(names.commit)],
         partitions_def=names.partitions,
         group_name=names.group,
         kinds={"graph", "lance"},
@@ -58,21 +61,26 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
             "A batch that the graph has already changes nothing."
         ),
     )
-    def commit(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def commit(context: dg.AssetExecutionContext) -> Iterator[Any]:
         started = time.monotonic()
         resources = context.resources
         with told_to_dagster(context), connections.graph.opened(resources) as resource:
             graph: og.Graph = resource.graph
             what, staged = _handed_over(context, graph, names, staged_as)
-            if staged is None:
-                receipt = _known(graph, names, what)
-            else:
-                with (
-                    noting_refusal(graph, names, file, what.batch, what.fingerprint),
-                    connections.spark.opened(resources) as spark,
-                    told_in_log(context),
-                ):
-                    receipt = publish(context, graph, what, staged, names, bounds, rules, spark)
+            try:
+                if staged is None:
+                    receipt = _known(graph, names, what)
+                else:
+                    with (
+                        noting_refusal(graph, names, file, what.batch, what.fingerprint),
+                        connections.spark.opened(resources) as spark,
+                        told_in_log(context),
+                    ):
+                        receipt = publish(context, graph, what, staged, names, bounds, rules, spark)
+            except (og.errors.DataInvalid, og.errors.KeyConflict) as error:
+                found_ = checks.broken_by(error, keys)
+                yield checks.failed(names.commit, found_, checks.told((), None, found_))
+                raise
             if receipt.commit_id is None and not receipt.replayed and what.idempotency_key.endswith(what.fingerprint):
                 note_nothing_changed(graph, what.idempotency_key, receipt)
             handover.forget(graph, source.name, what.batch)
@@ -83,7 +91,7 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
             uri = graph.uri
         for warning in receipt.warnings:
             context.log.warning(warning)
-        return dg.MaterializeResult(
+        yield dg.MaterializeResult(
             metadata={
                 "summary": found.pop("summary"),
                 "what_changed": dg.MetadataValue.md(changed),
@@ -94,9 +102,17 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
                 "dagster/uri": uri,
             },
             data_version=dg.DataVersion(receipt.commit_id or "nothing changed"),
+            check_results=[_accepted(names, bounds, keys, staged)],
         )
 
     return commit
+
+
+def _accepted(names: Names, bounds: CheckSettings, keys: list[str], staged: Any) -> dg.AssetCheckResult:
+    if staged is None:
+        return checks.passed(names.commit, {}, "the graph had the batch already")
+    tables = judged_tables(names.source, bounds, keys, staged)
+    return checks.passed(names.commit, checks.told(tables, staged.report))
 
 
 def _handed_over(context: Any, graph: "og.Graph", names: Names, asset: dg.AssetKey) -> tuple[HandOver, Any]:

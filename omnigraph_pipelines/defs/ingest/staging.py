@@ -1,14 +1,14 @@
 """The staging asset of one source: all tables of a batch, in one step and one Spark session. Publishes nothing.
 
 Owns the order: wait for the turn, see that the batch is complete, name it by its contents, stage, judge, hand over. Whatever
-fails takes back what was staged, and leaves a failed check where the data is at fault.
+fails takes back what was staged, and fails the check of the batch where the data is at fault.
 """
 
 # No deferred annotations here: Dagster looks at the parameters as they are.
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,7 +52,6 @@ def staging_asset(names: Names, file: GraphFile, connections: Connections) -> dg
     @dg.multi_asset(
         name=f"{names.op}__stage",
         specs=[_spec(names, file, key, asset, version) for key, asset in tables.items()],
-        check_specs=[spec for key, asset in tables.items() for spec in checks.specs(asset, key)],
         partitions_def=partitions,
         required_resource_keys=connections.graph.required_keys | connections.spark.required_keys,
         config_schema=CONFIG,
@@ -172,7 +171,11 @@ class Staging:
                     on_bad_row=bounds.on_bad_row,
                 )
         except (og.errors.DataInvalid, og.errors.KeyConflict) as error:
-            yield from checks.refused(self.tables, error)
+            found = checks.broken_by(error, self.tables)
+            violations = (
+                {"violations": rows_metadata(error.facts["violations"])} if error.facts.get("violations") else {}
+            )
+            yield checks.failed(self.names.commit, found, {**checks.told((), None, found), **violations})
             raise
         if isinstance(staged, og.Receipt):  # another run was quicker
             yield from self._known(batch, fingerprint, key, staged)
@@ -192,11 +195,11 @@ class Staging:
                     exchange=exchange_of(spark.spark_session, bounds.validate_in),
                     exchange_always=bounds.validate_in == "spark",
                 )
-            judged = self._judged(staged, report)
-            failed = [one for one in judged if not one.passed]
-            if failed or not report.ok:
-                yield from judged
-                raise self._refusal(batch, report, failed)
+            tables = judged_tables(self.names.source, self.bounds, self.tables, staged)
+            found = checks.broken(tables, report)
+            if found or not report.ok:
+                yield checks.failed(self.names.commit, found, checks.told(tables, report, found))
+                raise self._refusal(batch, report, found)
         except BaseException:
             txn.abort()
             raise
@@ -206,7 +209,7 @@ class Staging:
         what = HandOver(
             batch.key, fingerprint, key, len(batch.files), batch.bytes, round(seconds, 3), staged.staging_id, digest
         )
-        yield from self._results(what, staged, report, judged, spark)
+        yield from self._results(what, staged, report, spark)
 
     def _check_still(self, batch: Batch) -> None:
         now = find_batch(self.names.source, batch.key)
@@ -230,31 +233,10 @@ class Staging:
 
     # --- judgement --------------------------------------------------------------------------------------------------
 
-    def _judged(self, staged: "StagedBatch", report: "distributed.PartsReport") -> list[dg.AssetCheckResult]:
-        found: list[dg.AssetCheckResult] = []
-        for key, asset in self.tables.items():
-            found += checks.results(
-                asset,
-                key,
-                ok=report.ok,
-                rows=staged.rows.get(key, 0),
-                rows_min=self._rows_min(key, staged),
-                report=report,
-            )
-        return found
-
-    def _rows_min(self, table_key: str, staged: "StagedBatch") -> int:
-        """Tables that a batch need not have may be empty; records of a graph only all together."""
-        tables = self.names.source.tables
-        if tables is None:
-            return 0 if sum(staged.rows.values()) else self.bounds.rows_min
-        optional = {one.type for one in tables if one.optional}
-        return 0 if table_key.partition(":")[2] in optional else self.bounds.rows_min
-
     def _refusal(
-        self, batch: Batch, report: "distributed.PartsReport", failed: list[dg.AssetCheckResult]
+        self, batch: Batch, report: "distributed.PartsReport", found: list[checks.Broken]
     ) -> og.errors.OmnigraphError:
-        names = ", ".join(f"{one.check_name} of {(one.asset_key or self.names.commit).path[-1]}" for one in failed)
+        names = checks.in_words(found)
         first = f": {report.refusal or report.violations[0]['message']}" if report.refusal or report.violations else ""
         counts = ", ".join(f"{count:,} {code}" for code, count in report.by_reason.items())
         frequent = ", ".join(f"{name} ({count:,}x)" for name, count in list(report.missing_ids.items())[:3])
@@ -277,7 +259,7 @@ class Staging:
     # --- results ----------------------------------------------------------------------------------------------------
 
     def _results(
-        self, what: HandOver, staged: "StagedBatch", report: "distributed.PartsReport", judged: list[Any], spark: Any
+        self, what: HandOver, staged: "StagedBatch", report: "distributed.PartsReport", spark: Any
     ) -> Iterator[dg.MaterializeResult[Any]]:
         facts: dict[str, Any] = dict(spark.facts()) if hasattr(spark, "facts") else {}
         if "spark_ui" in facts:
@@ -294,7 +276,6 @@ class Staging:
             yield dg.MaterializeResult(
                 asset_key=asset,
                 metadata={**metadata.staged_table(staged, key), **common},
-                check_results=[one for one in judged if one.asset_key == asset],
                 data_version=dg.DataVersion(what.fingerprint[:16]),
             )
 
@@ -306,7 +287,7 @@ class Staging:
         said += "" if receipt.commit_id is None else f", as commit {receipt.commit_id}"
         self.context.log.info(f"batch {batch.key} {said}")
         what = HandOver(batch.key, fingerprint, key, len(batch.files), batch.bytes, 0.0)
-        for table_key, asset in self.tables.items():
+        for asset in self.tables.values():
             yield dg.MaterializeResult(
                 asset_key=asset,
                 metadata={
@@ -314,12 +295,22 @@ class Staging:
                     "commit_id": receipt.commit_id or "nothing changed",
                     "replayed": True,
                 },
-                check_results=[
-                    dg.AssetCheckResult(passed=True, asset_key=asset, check_name=name, description=f"the batch {said}")
-                    for name in checks.names_of(table_key)
-                ],
                 data_version=dg.DataVersion(fingerprint[:16]),
             )
+
+
+def judged_tables(
+    source: SourceSettings, bounds: CheckSettings, table_keys: Iterable[str], staged: "StagedBatch"
+) -> list[checks.Table]:
+    """The tables of a batch with the rows that each has and has to have. Those that a batch need not have may be empty; records
+    of a graph only all together."""
+    optional = {one.type for one in source.tables or () if one.optional}
+    if source.tables is None and any(staged.rows.values()):
+        bounds = bounds.model_copy(update={"rows_min": 0})
+    return [
+        checks.Table(key, staged.rows.get(key, 0), 0 if key.partition(":")[2] in optional else bounds.rows_min)
+        for key in table_keys
+    ]
 
 
 def frames(source: SourceSettings, batch: Batch) -> Any:
