@@ -111,6 +111,8 @@ class SourceSettings(Part):
     """Whether runs go one at a time, oldest key first."""
     after: tuple[Name, ...] = ()
     """No batch is offered while a batch of one of these sources is due, waiting or under way."""
+    batches_per_run: Annotated[int, Field(ge=1, le=100)] = 1
+    """Up to so many waiting batches share a run and a Spark session; each is its own partition and commit."""
     mode: Literal["append", "merge", "patch", "overwrite"]
     """What happens to rows that the graph has. patch: what a record or a table does not name keeps its value."""
     unknown_columns: Literal["fail", "ignore", "add"] = "fail"

@@ -62,7 +62,7 @@ def run_planned(
                 instance=instance,
                 partition_key=one.batch,
                 tags={PROCESS_TAG: me()},
-                run_config={**_QUIET, "ops": {f"{names.op}__stage": {"config": {"force": force}}}},
+                run_config={**_QUIET, "ops": {names.step: {"config": {"force": force}}}},
                 raise_on_error=False,
             )
             if not run.success:

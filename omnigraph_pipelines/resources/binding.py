@@ -37,11 +37,28 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class Held(Bound):
+    """A resource that is open already, for work that is done many times while it is."""
+
+    ready: Any = None
+
+    @contextmanager
+    def opened(self, resources: Any) -> Iterator[Any]:
+        yield self.ready
+
+
+@dataclass(frozen=True)
 class Connections:
     """What the definitions of one graph work with."""
 
     graph: Bound
     spark: Bound
+
+    @contextmanager
+    def held(self, resources: Any) -> Iterator[Connections]:
+        """The same, open until this ends."""
+        with self.graph.opened(resources) as graph, self.spark.opened(resources) as spark:
+            yield Connections(Held(ready=graph), Held(ready=spark))
 
     @staticmethod
     def by_key(graph: str = "graph", spark: str = "spark") -> Connections:

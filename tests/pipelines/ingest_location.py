@@ -12,6 +12,7 @@ import yaml
 import omnigraph as og
 from omnigraph_pipelines.definitions import build_definitions
 from omnigraph_pipelines.defs.ingest import ingest
+from omnigraph_pipelines.defs.ingest.names import Names
 from omnigraph_pipelines.graph_file import load_graph_file
 from omnigraph_pipelines.resources import Connections
 
@@ -117,7 +118,7 @@ class Location:
         self, source: str, batch: str, *, tags: Mapping[str, str] | None = None, force: bool = False, only: Any = None
     ) -> dg.ExecuteInProcessResult:
         self.instance.add_dynamic_partitions(f"people/{source}", [batch])
-        config = {"ops": {f"people__{source}__stage": {"config": {"force": force}}}} if only is None else None
+        config = {"ops": {self.step(source): {"config": {"force": force}}}} if only is None else None
         run = self.defs.resolve_job_def(f"ingest_{source}").execute_in_process(
             instance=self.instance,
             partition_key=batch,
@@ -134,7 +135,21 @@ class Location:
     def arrive(self, source: str) -> list[dg.ExecuteInProcessResult]:
         """A tick, and every run that it asks for."""
         asked = self.tick(f"new_batches_{source}").run_requests
-        return [self.run(source, one.partition_key, tags=one.tags) for one in asked]
+        return [
+            self.run(source, one.partition_key, tags=one.tags)
+            if one.partition_key
+            else self.run_several(source, one.tags)
+            for one in asked
+        ]
+
+    def step(self, source: str) -> str:
+        (settings,) = [one for one in self.file.settings.sources if one.name == source]
+        return Names(self.file.settings.graph, settings).step
+
+    def run_several(self, source: str, tags: Mapping[str, str]) -> dg.ExecuteInProcessResult:
+        """A run of a range of partitions."""
+        job = self.defs.resolve_job_def(f"ingest_{source}")
+        return job.execute_in_process(instance=self.instance, tags=dict(tags), raise_on_error=False)
 
 
 def materialized(run: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:

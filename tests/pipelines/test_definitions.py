@@ -23,6 +23,7 @@ graph: {{name: social, uri: "{uri}", schema: social.pg}}
 sources:
   - name: crm
     batches: landing/crm/*/
+    batches_per_run: {per_run}
     mode: merge
     tables:
       - {{node: Person, files: people*.csv}}
@@ -31,9 +32,9 @@ sources:
 """
 
 
-def location(folder: Path, uri: str = "social.omni") -> dg.Definitions:
+def location(folder: Path, uri: str = "social.omni", per_run: int = 1) -> dg.Definitions:
     (folder / "social.pg").write_text(SCHEMA)
-    (folder / "graph.yaml").write_text(FILE.format(uri=uri))
+    (folder / "graph.yaml").write_text(FILE.format(uri=uri, per_run=per_run))
     return build_definitions(load_graph_file(folder / "graph.yaml"))
 
 
@@ -209,3 +210,19 @@ def test_pauses_double_up_to_a_bound_and_differ_between_runs() -> None:
     assert all(3.75 * 2**n <= one <= 6.25 * 2**n for n, one in enumerate(pauses[:6]))
     assert max(pauses) <= failures.DELAY_MAX_S * 1.25
     assert failures.backoff(0, "run") != failures.backoff(0, "other")
+
+
+def test_a_source_whose_batches_share_runs_has_the_same_assets_in_one_step(tmp_path: Path) -> None:
+    alone = location(tmp_path).get_repository_def().asset_graph
+    shared = location(tmp_path, per_run=5).get_repository_def().asset_graph
+    crm = [dg.AssetKey(["social", "crm", name]) for name in ("Person", "Follows", "commit")]
+    assert shared.get_all_asset_keys() == alone.get_all_asset_keys()
+    for key in crm:
+        assert shared.get(key).backfill_policy == dg.BackfillPolicy.multi_run(5)
+        assert shared.get(key).parent_keys == alone.get(key).parent_keys
+        assert (
+            shared.get(key).metadata == alone.get(key).metadata
+            and shared.get(key).group_name == alone.get(key).group_name
+        )
+        assert shared.get(key).pools == {"source_social_crm"}
+    assert shared.asset_check_keys == alone.asset_check_keys

@@ -87,6 +87,8 @@ def test_a_good_file_is_read_with_its_paths_seen_from_the_file(folder: Path) -> 
 CHANGED = [
     ("tables:", "tabels:", 10, "unknown key 'tabels'; did you mean 'tables'?"),
     ("mode: merge", "mode: upsert", 9, "'append', 'merge', 'patch' or 'overwrite', got 'upsert'"),
+    ("mode: merge", "mode: merge\n    batches_per_run: 0", 10, "greater than or equal to 1, got 0"),
+    ("mode: merge", "mode: merge\n    batches_per_run: 101", 10, "less than or equal to 100, got 101"),
     ("keep: 10", "keep: ten", 28, "valid integer, got 'ten'"),
     ("keep: 10", "keep: 0", 28, "greater than or equal to 1, got 0"),
     ("older_than: 7d", "older_than: a week", 28, "a duration is a number and one of"),

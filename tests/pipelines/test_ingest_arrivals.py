@@ -20,6 +20,7 @@ from omnigraph_pipelines.defs.ingest.arrivals import (
     decide,
     from_cursor,
     pause,
+    run_key,
     to_cursor,
 )
 
@@ -139,3 +140,54 @@ def test_a_cursor_forgets_batches_that_are_gone() -> None:
 
 def test_a_name_that_cannot_be_a_partition_is_said() -> None:
     assert "1 have a name that cannot be a partition" in look(at(0, [batch("a...b")], has_marker=True)).said
+
+
+# --- batches that share a run ---------------------------------------------------------------------------------------------
+
+
+def runs(decision: Decision) -> list[list[str]]:
+    return [[offer.batch for offer in run] for run in decision.runs]
+
+
+def due(keys: str, **given: Any) -> Tick:
+    return at(0, [batch(key, contents=f"of {key}") for key in keys], has_marker=True, **given)
+
+
+def test_batches_that_follow_each_other_share_a_run_up_to_the_bound() -> None:
+    assert runs(look(due("abcde", per_run=3))) == [["a", "b", "c"]]
+    assert runs(look(due("abcde", per_run=3, is_serial=False))) == [["a", "b", "c"], ["d", "e"]]
+    assert runs(look(due("abcde"))) == [["a"]]
+    assert runs(look(due("abc", per_run=3, under_way=["a"]))) == []
+    assert runs(look(due("abc", per_run=3, held_up="waits for index"))) == []
+
+
+@pytest.mark.parametrize(
+    ("partitions", "serial", "any_order"),
+    [
+        ([], [["a", "b", "c", "d"]], [["a", "b", "c", "d"]]),
+        (["a", "b", "c", "d"], [["a", "b", "c", "d"]], [["a", "b", "c", "d"]]),
+        (
+            ["c", "a", "b"],
+            [["a", "b"]],
+            [["a", "b"], ["c"], ["d"]],
+        ),  # c came before them: a range to it would go backwards
+        (["a", "x", "b"], [["a"]], [["a"], ["b", "c", "d"]]),  # a range has all that lies between its ends
+    ],
+)
+def test_a_run_is_a_range_of_partitions_and_overtakes_none(partitions: list[str], serial: Any, any_order: Any) -> None:
+    assert runs(look(due("abcd", per_run=9, partitions=partitions))) == serial
+    assert runs(look(due("abcd", per_run=9, partitions=partitions, is_serial=False))) == any_order
+
+
+def test_no_run_goes_past_a_batch_that_waits() -> None:
+    refused = LastRun("of a-fingerprint"[:16], True, True, 1, 0.0, judged_at="h1", reason="1 missing-endpoint")
+    first = look(due("a", per_run=3))
+    assert runs(look(due("abc", per_run=3, last={"a": refused}, done={}), first)) == []
+    assert runs(look(due("abc", per_run=3, last={"a": refused}, done={}, waits_in_line=False), first)) == [["b", "c"]]
+
+
+def test_the_key_of_a_run_tells_its_batches_and_attempts() -> None:
+    one, two, again = Offer("a", "f1"), Offer("b", "f2"), Offer("b", "f2", 2)
+    assert run_key([one]) == one.run_key
+    keys = {run_key([one]), run_key([one, two]), run_key([one, again]), run_key([two, one])}
+    assert len(keys) == 4 and run_key([one, two]).startswith("a/f1+1:")

@@ -28,21 +28,25 @@ def ingest(
     from omnigraph_pipelines.defs.ingest.names import GRAPH_TAG, Names
     from omnigraph_pipelines.defs.ingest.replay import replay_asset
     from omnigraph_pipelines.defs.ingest.sensor import new_batches
+    from omnigraph_pipelines.defs.ingest.shared import shared_asset
     from omnigraph_pipelines.defs.ingest.staging import staging_asset
 
     assets, jobs = [], []
     sensors: list[dg.SensorDefinition] = []
     for source in file.settings.sources:
         names = Names(file.settings.graph, source, prefix)
-        staging, commit = staging_asset(names, file, connections), commit_asset(names, file, connections)
+        if names.shares_runs:
+            made = [shared_asset(names, file, connections)]
+        else:
+            made = [staging_asset(names, file, connections), commit_asset(names, file, connections)]
         job = dg.define_asset_job(
             names.job,
-            selection=dg.AssetSelection.assets(staging, commit),
+            selection=dg.AssetSelection.assets(*made),
             tags=names.tags(),
-            description=f"One batch of {source.name}: stage, check, commit.",
+            description=f"Batches of {source.name}: stage, check, commit.",
             executor_def=dg.in_process_executor,
         )
-        assets += [staging, commit]
+        assets += made
         jobs.append(job)
         again = replay_asset(names, file, connections.graph)
         assets.append(again)

@@ -6,6 +6,7 @@ answers a batch that it has with the receipt of its commit.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -90,17 +91,29 @@ class Offer:
         return f"{self.batch}/{self.fingerprint[:_FINGERPRINT_CHARS]}{again}"
 
 
+def run_key(offers: Sequence[Offer]) -> str:
+    """The key of a run of these batches."""
+    if len(offers) == 1:
+        return offers[0].run_key
+    every = hashlib.sha256("\n".join(offer.run_key for offer in offers).encode()).hexdigest()
+    return f"{offers[0].run_key}+{len(offers) - 1}:{every[:_FINGERPRINT_CHARS]}"
+
+
 @dataclass(frozen=True)
 class Decision:
-    """``complete``: batches that may be partitions. ``gone``: partitions to retire. ``missed``: since when a partition has no
+    """``runs``: the offers, by the run that they share. ``complete``: batches that may be partitions. ``gone``: partitions to retire. ``missed``: since when a partition has no
     batch, for the next tick."""
 
-    offers: tuple[Offer, ...]
+    runs: tuple[tuple[Offer, ...], ...]
     seen: Mapping[str, Seen]
     said: str
     complete: tuple[str, ...] = ()
     gone: frozenset[str] = frozenset()
     missed: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        return tuple(offer for run in self.runs for offer in run)
 
 
 @dataclass(frozen=True)
@@ -110,6 +123,7 @@ class Tick:
     ``done``: the fingerprint of each batch that was committed, as recorded; None where nothing is recorded.
     ``held_up``: why nothing is offered at all, such as a source that comes before this one.
     ``waits_in_line``: whether later batches wait while one is refused for what it refers to.
+    ``partitions``: in the order in which they were added. ``per_run``: how many batches may share a run, if they follow each other there.
     """
 
     batches: Sequence[Batch]
@@ -124,10 +138,12 @@ class Tick:
     partitions: Sequence[str] = ()
     missed: Mapping[str, float] = field(default_factory=dict)
     waits_in_line: bool = True
+    per_run: int = 1
 
 
 def decide(tick: Tick, fingerprint: Callable[[Batch], str], head: Callable[[], str] = str) -> Decision:
-    """Offer the oldest batch that is due if the source is serial and nothing of it is under way, else every batch that is due.
+    """Offer the oldest batch that is due if the source is serial and nothing of it is under way, else every batch that is due. Those
+    that come right after it share its run, up to ``per_run``.
 
     ``head`` is asked at most once, and only if a batch waits for the graph to change.
     """
@@ -136,7 +152,7 @@ def decide(tick: Tick, fingerprint: Callable[[Batch], str], head: Callable[[], s
         look.at(batch, fingerprint)
     missed = _missed(tick)
     gone = frozenset(key for key, since_s in missed.items() if tick.now_s - since_s >= RETIRED_S)
-    return Decision(tuple(look.offers), look.seen, look.said(), tuple(look.complete), gone, missed)
+    return Decision(tuple(map(tuple, look.runs)), look.seen, look.said(), tuple(look.complete), gone, missed)
 
 
 def _missed(tick: Tick) -> dict[str, float]:
@@ -162,7 +178,9 @@ class _Look:
         self._room = REQUESTS_MAX if not tick.is_serial else 0 if tick.under_way else 1
         if tick.held_up:
             self._room = 0
-        self.offers: list[Offer] = []
+        self.runs: list[list[Offer]] = []
+        self._run: list[Offer] = []  # that the next offer may join
+        self._places = {key: place for place, key in enumerate(tick.partitions)}
         self.seen: dict[str, Seen] = {}
         self.complete: list[str] = []
         self._done = 0
@@ -181,13 +199,14 @@ class _Look:
         self.seen[key] = seen
         if seen.is_settled or self._is_complete(batch, seen):
             self.complete.append(key)
+            self._places.setdefault(key, len(self._places))
         if key in self._tick.under_way:
             self._note("under way", key)
         elif seen.is_settled:
             self._settled(key, seen)
         elif not self._is_complete(batch, seen):
             self._note("have no marker yet" if self._tick.has_marker else "may still be being written", key)
-        elif self._room <= 0:
+        elif not self._has_room(key):
             self._note("waiting", key)
         else:
             self._offer(batch, seen, fingerprint(batch)[:_FINGERPRINT_CHARS])
@@ -202,8 +221,7 @@ class _Look:
         if found == seen.fingerprint:  # touched, with the same contents
             self._settled(batch.key, self.seen[batch.key])
             return
-        self._room -= 1
-        self.offers.append(Offer(batch.key, found))
+        self._ask(Offer(batch.key, found))
 
     def _settled(self, key: str, seen: Seen) -> None:
         """Judge a batch that was offered as it is: offer it again if its runs did not bring it to an end."""
@@ -247,16 +265,35 @@ class _Look:
             self._again(key, seen, last.attempts + 1)
 
     def _again(self, key: str, seen: Seen, attempt: int) -> None:
-        if self._room <= 0:
+        if not self._has_room(key):
             self._note("waiting", key)
             return
+        self._ask(Offer(key, seen.fingerprint or "", attempt))
+
+    def _has_room(self, key: str) -> bool:
+        if self._joins(key) or self._room > 0:
+            return True
+        self._hold()
+        return False
+
+    def _joins(self, key: str) -> bool:
+        """Return whether a batch can share the run of the one before it: a range of partitions has all that lie between its ends."""
+        if not self._run or len(self._run) >= self._tick.per_run:
+            return False
+        return self._places[key] == self._places[self._run[-1].batch] + 1
+
+    def _ask(self, offer: Offer) -> None:
+        if self._joins(offer.batch):
+            self._run.append(offer)
+            return
         self._room -= 1
-        self.offers.append(Offer(key, seen.fingerprint or "", attempt))
+        self._run = [offer]
+        self.runs.append(self._run)
 
     def _hold(self) -> None:
         """Let the later batches of a serial source wait: they may build on this one."""
         if self._tick.is_serial:
-            self._room = 0
+            self._room, self._run = 0, []
 
     def _note(self, what: str, key: str) -> None:
         self._notes.setdefault(what, []).append(shown(key))

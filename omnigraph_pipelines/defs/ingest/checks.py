@@ -153,7 +153,7 @@ def passed(asset: dg.AssetKey, metadata: Mapping[str, Any], description: str | N
 
 
 def failed(asset: dg.AssetKey, found: Sequence[Broken], metadata: Mapping[str, Any]) -> dg.AssetCheckEvaluation:
-    """An evaluation and no result: it is told by the step that has found it, which need not be the one that the check belongs to."""
+    """An evaluation and no result: the step that has found it says so, and need not be the one that the check belongs to."""
     first = next((one.message for one in found if one.message), "")
     return dg.AssetCheckEvaluation(
         asset_key=asset,

@@ -7,7 +7,8 @@ idempotency key, whatever is killed, retried or run twice.
 # No deferred annotations here: Dagster looks at the parameters as they are.
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,9 +39,6 @@ SPARK_FROM_ROWS: Final = 2_000_000
 
 def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.AssetsDefinition:
     source = names.source
-    keys = [file.catalog.type(name).table_key for name in file.types_of(source)]
-    bounds = file.settings.checks_of(source)
-    rules = file.rules_of(source)
     staged_as = names.table(next(iter(file.types_of(source))))  # all tables of a batch tell the same of it
 
     @dg.asset(
@@ -48,50 +46,70 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
         deps=[names.table(name) for name in file.types_of(source)],
         check_specs=[checks.spec(names.commit)],
         partitions_def=names.partitions,
-        group_name=names.group,
-        kinds={"graph", "lance"},
-        owners=list(source.owners),
         pool=names.graph.pool,
         required_resource_keys=connections.graph.required_keys | connections.spark.required_keys,
-        tags={**source.tags, "omnigraph/graph": names.graph.name, "omnigraph/branch": names.graph.branch},
         automation_condition=condition_of(source),
-        freshness_policy=freshness_of(source),
-        description=(
+        **described(names),
+    )  # type: ignore[untyped-decorator]
+    def commit(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        with told_to_dagster(context), connections.graph.opened(context.resources) as resource:
+            graph: og.Graph = resource.graph
+            what, staged = _handed_over(context, graph, names, staged_as)
+            done = yield from Committing(context, names, file, graph, connections).run(what, staged)
+        yield done
+
+    made: dg.AssetsDefinition = commit
+    return made
+
+
+def described(names: Names) -> dict[str, Any]:
+    """What people see of the commit asset of a source, whichever step makes it."""
+    source = names.source
+    return {
+        "group_name": names.group,
+        "kinds": {"graph", "lance"},
+        "owners": list(source.owners),
+        "tags": {**source.tags, "omnigraph/graph": names.graph.name, "omnigraph/branch": names.graph.branch},
+        "freshness_policy": freshness_of(source),
+        "description": (
             f"One commit of `{names.graph.name}` for each batch of `{source.name}`, over all of its types at once. "
             "A batch that the graph has already changes nothing."
         ),
-    )
-    def commit(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        started = time.monotonic()
-        resources = context.resources
-        with told_to_dagster(context), connections.graph.opened(resources) as resource:
-            graph: og.Graph = resource.graph
-            what, staged = _handed_over(context, graph, names, staged_as)
-            try:
-                if staged is None:
-                    receipt = _known(graph, names, what)
-                else:
-                    with (
-                        noting_refusal(graph, names, file, what.batch, what.fingerprint),
-                        connections.spark.opened(resources) as spark,
-                        told_in_log(context),
-                    ):
-                        receipt = publish(context, graph, what, staged, names, bounds, rules, spark)
-            except (og.errors.DataInvalid, og.errors.KeyConflict) as error:
-                found_ = checks.broken_by(error, keys)
-                yield checks.failed(names.commit, found_, checks.told((), None, found_))
-                raise
-            if receipt.commit_id is None and not receipt.replayed and what.idempotency_key.endswith(what.fingerprint):
-                note_nothing_changed(graph, what.idempotency_key, receipt)
-            handover.forget(graph, source.name, what.batch)
-            forget_refusals(graph, source.name, what.batch)
-            kept = _kept(context, graph, names, what)
-            found = metadata.committed(receipt, graph.snapshot(names.graph.branch), keys)
-            changed = metadata.what_changed(receipt, graph, names.graph.branch, keys, kept)
-            uri = graph.uri
+    }
+
+
+@dataclass
+class Committing:
+    """One staged batch on its way into the graph."""
+
+    context: Any
+    names: Names
+    file: GraphFile
+    graph: "og.Graph"
+    connections: Connections
+
+    def run(self, what: HandOver, staged: Any) -> Generator[Any, None, dg.MaterializeResult[Any]]:
+        """Yield the failed check of a batch that is refused; return what people see of its commit."""
+        context, names, graph, started = self.context, self.names, self.graph, time.monotonic()
+        bounds = self.file.settings.checks_of(names.source)
+        keys = [self.file.catalog.type(name).table_key for name in self.file.types_of(names.source)]
+        try:
+            receipt = _known(graph, names, what) if staged is None else self._publish(what, staged, bounds)
+        except (og.errors.DataInvalid, og.errors.KeyConflict) as error:
+            broken = checks.broken_by(error, keys)
+            yield checks.failed(names.commit, broken, checks.told((), None, broken))
+            raise
+        if receipt.commit_id is None and not receipt.replayed and what.idempotency_key.endswith(what.fingerprint):
+            note_nothing_changed(graph, what.idempotency_key, receipt)
+        handover.forget(graph, names.source.name, what.batch)
+        forget_refusals(graph, names.source.name, what.batch)
+        kept = _kept(context, graph, names, what)
+        found = metadata.committed(receipt, graph.snapshot(names.graph.branch), keys)
+        changed = metadata.what_changed(receipt, graph, names.graph.branch, keys, kept)
         for warning in receipt.warnings:
             context.log.warning(warning)
-        yield dg.MaterializeResult(
+        return dg.MaterializeResult(
+            asset_key=names.commit,
             metadata={
                 "summary": found.pop("summary"),
                 "what_changed": dg.MetadataValue.md(changed),
@@ -99,13 +117,21 @@ def commit_asset(names: Names, file: GraphFile, connections: Connections) -> dg.
                 **_told_of_batch(what, staged, receipt),
                 **({} if kept is None else {"quarantine": dg.MetadataValue.path(kept.entry.path)}),
                 "seconds": round(time.monotonic() - started, 3),
-                "dagster/uri": uri,
+                "dagster/uri": graph.uri,
             },
             data_version=dg.DataVersion(receipt.commit_id or "nothing changed"),
             check_results=[_accepted(names, bounds, keys, staged)],
         )
 
-    return commit
+    def _publish(self, what: HandOver, staged: Any, bounds: CheckSettings) -> "og.Receipt":
+        names = self.names
+        with (
+            noting_refusal(self.graph, names, self.file, what.batch, what.fingerprint),
+            self.connections.spark.opened(self.context.resources) as spark,
+            told_in_log(self.context),
+        ):
+            rules = self.file.rules_of(names.source)
+            return publish(self.context, self.graph, what, staged, names, bounds, rules, spark)
 
 
 def _accepted(names: Names, bounds: CheckSettings, keys: list[str], staged: Any) -> dg.AssetCheckResult:

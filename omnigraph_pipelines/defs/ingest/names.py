@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +16,12 @@ SOURCE_TAG: Final = "omnigraph/source"
 # The pages of the UI do not show tags with this prefix: they are for programs.
 BRANCH_TAG: Final = ".dagster/omnigraph.branch"
 FINGERPRINT_TAG: Final = ".dagster/omnigraph.fingerprint"
+BATCHES_TAG: Final = ".dagster/omnigraph.batches"  # of a run of several: the fingerprint of each
+REFUSED_TAG: Final = ".dagster/omnigraph.refused"  # of a run of several: why a batch was refused, for each that was
+# Dagster's own, of a run of several partitions.
+RANGE_START_TAG: Final = "dagster/asset_partition_range_start"
+RANGE_END_TAG: Final = "dagster/asset_partition_range_end"
+FINGERPRINT_CHARS: Final = 16
 PROCESS_TAG: Final = ".dagster/omnigraph.process"  # of runs in a process of their own, which no launcher watches
 
 
@@ -45,6 +53,15 @@ class Names:
         return f"{self.graph.name}__{self.source.name}"
 
     @property
+    def shares_runs(self) -> bool:
+        return self.source.batches_per_run > 1
+
+    @property
+    def step(self) -> str:
+        """The op that stages a batch; of a source whose batches share runs, the one that does everything."""
+        return f"{self.op}__{'ingest' if self.shares_runs else 'stage'}"
+
+    @property
     def job(self) -> str:
         return f"{self.prefix}ingest_{self.source.name}"
 
@@ -73,4 +90,9 @@ class Names:
 
     def batch_tags(self, fingerprint: str) -> dict[str, str]:
         """Tags of the run of one batch. Dagster's own tag of the partition has the batch's name."""
-        return {**self.tags(), FINGERPRINT_TAG: fingerprint[:16]}
+        return {**self.tags(), FINGERPRINT_TAG: fingerprint[:FINGERPRINT_CHARS]}
+
+    def shared_tags(self, fingerprints: Mapping[str, str]) -> dict[str, str]:
+        """Tags of a run of several batches."""
+        said = {batch: fingerprint[:FINGERPRINT_CHARS] for batch, fingerprint in fingerprints.items()}
+        return {**self.tags(), BATCHES_TAG: json.dumps(said, sort_keys=True)}

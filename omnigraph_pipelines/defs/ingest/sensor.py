@@ -6,7 +6,7 @@ Reads the landing places and Dagster's records. Opens the graph only while a bat
 # No deferred annotations here: Dagster looks at the parameters as they are.
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import dagster as dg
@@ -15,7 +15,7 @@ import omnigraph as og
 from omnigraph_pipelines.batches import Batch, find_batches
 from omnigraph_pipelines.defs.ingest import arrivals
 from omnigraph_pipelines.defs.ingest.arrivals import Memory, Seen, Tick
-from omnigraph_pipelines.defs.ingest.names import Names
+from omnigraph_pipelines.defs.ingest.names import RANGE_END_TAG, RANGE_START_TAG, Names
 from omnigraph_pipelines.defs.ingest.records import recorded
 from omnigraph_pipelines.defs.ingest.upstream import Standing, Upstream, standing_of
 from omnigraph_pipelines.graph_file import GraphFile
@@ -86,6 +86,7 @@ def look(
         held_up="; ".join(one.waits_for for one in standings.values() if one.waits_for),
         # Rows that are appended do not undo one another; a merge of older values would undo a newer one.
         waits_in_line=source.mode != "append",
+        per_run=source.batches_per_run,
     )
     return tick, {name: one.seen for name, one in standings.items()}
 
@@ -122,15 +123,17 @@ def _result(
     changes: list[Any] = [names.partitions.build_add_request(fresh)] if fresh else []
     changes += [names.partitions.build_delete_request(gone)] if gone else []
     return dg.SensorResult(
-        run_requests=[
-            dg.RunRequest(
-                run_key=offer.run_key,
-                partition_key=offer.batch,
-                tags=names.batch_tags(offer.fingerprint),
-            )
-            for offer in decision.offers
-        ],
+        run_requests=[_request(names, run) for run in decision.runs],
         dynamic_partitions_requests=changes,
         cursor=arrivals.to_cursor(Memory(decision.seen, before, decision.missed)),
-        skip_reason=None if decision.offers else decision.said,
+        skip_reason=None if decision.runs else decision.said,
     )
+
+
+def _request(names: Names, offers: Sequence[arrivals.Offer]) -> dg.RunRequest:
+    key = arrivals.run_key(offers)
+    first, last = offers[0], offers[-1]
+    if first is last:
+        return dg.RunRequest(run_key=key, partition_key=first.batch, tags=names.batch_tags(first.fingerprint))
+    tags = names.shared_tags({offer.batch: offer.fingerprint for offer in offers})
+    return dg.RunRequest(run_key=key, tags={**tags, RANGE_START_TAG: first.batch, RANGE_END_TAG: last.batch})

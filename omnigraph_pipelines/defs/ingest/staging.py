@@ -8,7 +8,7 @@ fails takes back what was staged, and fails the check of the batch where the dat
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +20,7 @@ from omnigraph_pipelines.batches import Batch, check_complete, find_batch, optio
 from omnigraph_pipelines.defs.ingest import checks, handover, metadata
 from omnigraph_pipelines.defs.ingest.batch_schema import BatchSchema
 from omnigraph_pipelines.defs.ingest.handover import HandOver
-from omnigraph_pipelines.defs.ingest.names import Names
+from omnigraph_pipelines.defs.ingest.names import FINGERPRINT_CHARS, Names
 from omnigraph_pipelines.defs.ingest.passed_on import condition_of
 from omnigraph_pipelines.defs.ingest.turns import wait_for_turn
 from omnigraph_pipelines.defs.ingest.waiting import noting_refusal
@@ -50,8 +50,8 @@ def staging_asset(names: Names, file: GraphFile, connections: Connections) -> dg
     version = code_version(source)
 
     @dg.multi_asset(
-        name=f"{names.op}__stage",
-        specs=[_spec(names, file, key, asset, version) for key, asset in tables.items()],
+        name=names.step,
+        specs=[spec_of(names, file, key, asset, version) for key, asset in tables.items()],
         partitions_def=partitions,
         required_resource_keys=connections.graph.required_keys | connections.spark.required_keys,
         config_schema=CONFIG,
@@ -61,8 +61,10 @@ def staging_asset(names: Names, file: GraphFile, connections: Connections) -> dg
     def stage(context: dg.AssetExecutionContext) -> Iterator[Any]:
         with told_to_dagster(context):
             wait_for_turn(context, names)
-            work = Staging(context, names, file.settings.checks_of(source), tables, file)
-            yield from work.run(connections)
+            work = Staging(context, names, file.settings.checks_of(source), tables, file, context.partition_key)
+            with connections.graph.opened(context.resources) as resource:
+                done = yield from work.run(resource.graph, connections)
+                yield from work.results(done if done.staged is None else done.handed_over(resource.graph, source.name))
 
     return stage
 
@@ -79,6 +81,7 @@ _NOT_CODE: Final = {
     "automation_condition",
     "after",
     "storage_options",
+    "batches_per_run",
 }
 
 
@@ -87,7 +90,7 @@ def code_version(source: SourceSettings) -> str:
     return hashlib.sha256(source.model_dump_json(exclude=_NOT_CODE).encode()).hexdigest()[:12]
 
 
-def _spec(names: Names, file: GraphFile, table_key: str, asset: dg.AssetKey, version: str) -> dg.AssetSpec:
+def spec_of(names: Names, file: GraphFile, table_key: str, asset: dg.AssetKey, version: str) -> dg.AssetSpec:
     declared = file.catalog.by_table_key(table_key)
     source = names.source
     said = f"Rows of `{declared.name}` from batches of `{source.name}`, staged to be committed together."
@@ -109,6 +112,21 @@ def _spec(names: Names, file: GraphFile, table_key: str, asset: dg.AssetKey, ver
     )
 
 
+@dataclass(frozen=True)
+class Staged:
+    """A batch as its staging has left it. Without ``staged`` the graph had it already, as the receipt says."""
+
+    what: HandOver
+    staged: "StagedBatch | None" = None
+    receipt: "og.Receipt | None" = None
+
+    def handed_over(self, graph: "og.Graph", source: str) -> "Staged":
+        """Leave it for a step that may run on another machine."""
+        assert self.staged is not None
+        digest = handover.leave(graph, source, self.what.batch, self.staged)
+        return replace(self, what=replace(self.what, handed_over=digest))
+
+
 @dataclass
 class Staging:
     """One batch on its way into the store of the graph."""
@@ -118,32 +136,38 @@ class Staging:
     bounds: CheckSettings
     tables: Mapping[str, dg.AssetKey]
     file: GraphFile
+    key: str
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         self.schema = BatchSchema(self.context.log, self.file, self.names.source)
+        self.facts: dict[str, Any] = {}
+        self.fingerprint: str | None = None
 
-    def run(self, connections: Connections) -> Iterator[Any]:
+    def run(self, graph: "og.Graph", connections: Connections) -> Generator[Any, None, Staged]:
+        """Yield the failed check of a batch that is refused; return what was staged."""
         source, started = self.names.source, self.clock()
-        batch = find_batch(source, self.context.partition_key)
+        batch = find_batch(source, self.key)
         check_complete(source, batch)
-        fingerprint = batch.fingerprint()
-        self.context.instance.add_run_tags(self.context.run.run_id, self.names.batch_tags(fingerprint))
-        key = self._key(batch, fingerprint)
-        resources = self.context.resources
-        with connections.graph.opened(resources) as graph_resource:
-            graph: og.Graph = graph_resource.graph
-            known = committed_as(graph, self.names.graph.branch, key)
-            if known is not None:
-                yield from self._known(batch, fingerprint, key, known)
-                return
-            with noting_refusal(graph, self.names, self.file, batch.key, fingerprint):
-                self.schema.bring_up(graph)
-                given = self.schema.with_columns(graph, frames(source, batch))
-                with connections.spark.opened(resources) as spark:
-                    yield from self._stage(graph, spark, batch, given, fingerprint, key, started)
+        self.fingerprint = fingerprint = batch.fingerprint()
+        if not self.names.shares_runs:
+            self.context.instance.add_run_tags(self.context.run.run_id, self.names.batch_tags(fingerprint))
+        key = self._idempotency_key(batch, fingerprint)
+        what = HandOver(batch.key, fingerprint, key, len(batch.files), batch.bytes, 0.0)
+        known = committed_as(graph, self.names.graph.branch, key)
+        if known is not None:
+            return Staged(what, receipt=known)
+        with noting_refusal(graph, self.names, self.file, batch.key, fingerprint):
+            self.schema.bring_up(graph)
+            given = self.schema.with_columns(graph, frames(source, batch))
+            with connections.spark.opened(self.context.resources) as spark:
+                staged = yield from self._stage(graph, spark, batch, given, key)
+        if isinstance(staged, og.Receipt):  # another run was quicker
+            return Staged(what, receipt=staged)
+        seconds = round(self.clock() - started, 3)
+        return Staged(replace(what, seconds=seconds, staging_id=staged.staging_id), staged)
 
-    def _key(self, batch: Batch, fingerprint: str) -> str:
+    def _idempotency_key(self, batch: Batch, fingerprint: str) -> str:
         key = idempotency_key(self.names.source.name, batch.key, fingerprint)
         if not self.context.op_execution_context.op_config["force"]:
             return key
@@ -154,8 +178,8 @@ class Staging:
     # --- staging ----------------------------------------------------------------------------------------------------
 
     def _stage(
-        self, graph: "og.Graph", spark: Any, batch: Batch, given: Any, fingerprint: str, key: str, started: float
-    ) -> Iterator[Any]:
+        self, graph: "og.Graph", spark: Any, batch: Batch, given: Any, key: str
+    ) -> Generator[Any, None, "StagedBatch | og.Receipt"]:
         from omnigraph_pipelines.spark import exchange_of, stage
 
         source, bounds = self.names.source, self.bounds
@@ -177,9 +201,9 @@ class Staging:
             )
             yield checks.failed(self.names.commit, found, {**checks.told((), None, found), **violations})
             raise
-        if isinstance(staged, og.Receipt):  # another run was quicker
-            yield from self._known(batch, fingerprint, key, staged)
-            return
+        if isinstance(staged, og.Receipt):
+            return staged
+        self._note_facts(spark)
         txn = graph.begin(self.names.graph.branch, resume=staged.staging_id)
         try:
             self._check_still(batch)
@@ -203,13 +227,7 @@ class Staging:
         except BaseException:
             txn.abort()
             raise
-        seconds = self.clock() - started
-        staged = replace(staged, report=report)
-        digest = handover.leave(graph, source.name, batch.key, staged)
-        what = HandOver(
-            batch.key, fingerprint, key, len(batch.files), batch.bytes, round(seconds, 3), staged.staging_id, digest
-        )
-        yield from self._results(what, staged, report, spark)
+        return replace(staged, report=report)
 
     def _check_still(self, batch: Batch) -> None:
         now = find_batch(self.names.source, batch.key)
@@ -258,45 +276,38 @@ class Staging:
 
     # --- results ----------------------------------------------------------------------------------------------------
 
-    def _results(
-        self, what: HandOver, staged: "StagedBatch", report: "distributed.PartsReport", spark: Any
-    ) -> Iterator[dg.MaterializeResult[Any]]:
-        facts: dict[str, Any] = dict(spark.facts()) if hasattr(spark, "facts") else {}
-        if "spark_ui" in facts:
-            facts["spark_ui"] = dg.MetadataValue.url(facts["spark_ui"])
-        common: dict[str, Any] = {**what.to_metadata(), **facts, **self.schema.facts}
-        if report.rejected:
-            common |= {
-                "rows_rejected": report.rejected,
-                "rejected_rows": rows_metadata(metadata.rejected_rows(report.rejected_rows)),
-            }
-        common |= {"rows_dropped": sum(report.dropped.values())} if report.dropped else {}
-        common |= {"stubs": sum(report.stubs.values())} if report.stubs else {}
+    def _note_facts(self, spark: Any) -> None:
+        self.facts = dict(spark.facts()) if hasattr(spark, "facts") else {}
+        if "spark_ui" in self.facts:
+            self.facts["spark_ui"] = dg.MetadataValue.url(self.facts["spark_ui"])
+
+    def results(self, done: Staged) -> Iterator[dg.MaterializeResult[Any]]:
+        """Yield what people see of each staged table."""
+        common: dict[str, Any] = {**done.what.to_metadata(), **self.facts, **self.schema.facts, **self._told(done)}
         for key, asset in self.tables.items():
             yield dg.MaterializeResult(
                 asset_key=asset,
-                metadata={**metadata.staged_table(staged, key), **common},
-                data_version=dg.DataVersion(what.fingerprint[:16]),
+                metadata={**(metadata.staged_table(done.staged, key) if done.staged else {}), **common},
+                data_version=dg.DataVersion(done.what.fingerprint[:FINGERPRINT_CHARS]),
             )
 
-    def _known(
-        self, batch: Batch, fingerprint: str, key: str, receipt: "og.Receipt"
-    ) -> Iterator[dg.MaterializeResult[Any]]:
-        """The graph has this batch: nothing is read, and the commit step tells its receipt."""
-        said = "changes nothing in the graph" if receipt.commit_id is None else "is in the graph already"
-        said += "" if receipt.commit_id is None else f", as commit {receipt.commit_id}"
-        self.context.log.info(f"batch {batch.key} {said}")
-        what = HandOver(batch.key, fingerprint, key, len(batch.files), batch.bytes, 0.0)
-        for asset in self.tables.values():
-            yield dg.MaterializeResult(
-                asset_key=asset,
-                metadata={
-                    **what.to_metadata(),
-                    "commit_id": receipt.commit_id or "nothing changed",
-                    "replayed": True,
-                },
-                data_version=dg.DataVersion(fingerprint[:16]),
-            )
+    def _told(self, done: Staged) -> dict[str, Any]:
+        if done.receipt is not None:  # nothing was read
+            said = "changes nothing in the graph" if done.receipt.commit_id is None else "is in the graph already"
+            said += "" if done.receipt.commit_id is None else f", as commit {done.receipt.commit_id}"
+            self.context.log.info(f"batch {done.what.batch} {said}")
+            return {"commit_id": done.receipt.commit_id or "nothing changed", "replayed": True}
+        report = done.staged.report if done.staged else None
+        found: dict[str, Any] = {}
+        if report is not None and report.rejected:
+            found = {
+                "rows_rejected": report.rejected,
+                "rejected_rows": rows_metadata(metadata.rejected_rows(report.rejected_rows)),
+            }
+        if report is not None:
+            found |= {"rows_dropped": sum(report.dropped.values())} if report.dropped else {}
+            found |= {"stubs": sum(report.stubs.values())} if report.stubs else {}
+        return found
 
 
 def judged_tables(
