@@ -34,6 +34,11 @@ class GraphSettings(Part):
     """Connection of the graph's store, in the names of its options."""
     actor: str = "dagster"
     """Who commits, in the history."""
+    durability: Literal["commit", "relaxed"] | None = None
+    """What an acknowledged commit on a local disk survives: a power cut, or only the death of its process; as the environment
+    says if left out."""
+    verify_reads: bool | None = None
+    """Whether each file on a local disk is compared with its checksum before its first use; as the environment says if left out."""
 
     @property
     def pool(self) -> str:
@@ -53,6 +58,13 @@ class BackpressureSettings(Part):
 
     def as_given(self) -> Mapping[str, int | None]:
         return {"warn": self.warn, "slow": self.slow, "fail": self.fail}
+
+
+class WriteSettings(Part):
+    """How writes of one process are committed."""
+
+    group: bool | None = None
+    """Whether writes of several threads of a run may share a swap; as the environment says if left out."""
 
 
 class SparkSettings(Part):
@@ -110,6 +122,8 @@ class Settings(Part):
     """When a batch is good enough."""
     backpressure: BackpressureSettings = Field(default_factory=BackpressureSettings)
     """When writes warn, slow down and fail."""
+    commit: WriteSettings = Field(default_factory=WriteSettings)
+    """How writes are committed."""
     spark: SparkSettings = Field(default_factory=SparkSettings)
     """Which Spark."""
     upkeep: UpkeepSettings = Field(default_factory=UpkeepSettings)
@@ -158,6 +172,7 @@ __all__ = [
     "TableSettings",
     "Text",
     "UpkeepSettings",
+    "WriteSettings",
     "absolute",
     "text_of",
 ]

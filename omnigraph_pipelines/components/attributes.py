@@ -27,6 +27,7 @@ from omnigraph_pipelines.settings import (
     SourceSettings,
     SparkSettings,
     UpkeepSettings,
+    WriteSettings,
 )
 
 Place = tuple[str | int, ...]
@@ -74,6 +75,7 @@ SCHEMAS: Final[Mapping[str, Any]] = {
     "sources": SourceSettings,
     "checks": CheckSettings,
     "backpressure": BackpressureSettings,
+    "commit": WriteSettings,
     "spark": SparkSettings,
     "upkeep": UpkeepSettings,
     "alerts": AlertSettings,

@@ -23,6 +23,7 @@ class OmniGraphIngestComponent(dg.Component, dg.Model, dg.Resolvable):
     sources: Attributes = Field(description="Where batches arrive and what is in them.")
     checks: Attribute = Field(default=None, description="When a batch is good enough.")
     backpressure: Attribute = Field(default=None, description="When writes warn, slow down and fail.")
+    commit: Attribute = Field(default=None, description="How writes are committed.")
     spark: Attribute = Field(default=None, description="master or remote, and settings.")
     alerts: Attribute = Field(default=None, description="Where runs that failed for good are reported; adds a sensor.")
     schema_changes: str | None = Field(
@@ -48,7 +49,7 @@ class OmniGraphIngestComponent(dg.Component, dg.Model, dg.Resolvable):
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        names = ("graph", "schema_changes", "sources", "checks", "backpressure", "spark", "alerts")
+        names = ("graph", "schema_changes", "sources", "checks", "backpressure", "commit", "spark", "alerts")
         values: dict[str, Any] = {name: getattr(self, name) for name in names}
         file = check(context, values)
         bound = connections(file, self.graph_resource, self.spark_resource)

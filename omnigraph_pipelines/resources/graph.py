@@ -32,6 +32,18 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         default=None, description="From how many unmerged fragments or versions on a write warns, slows down and fails."
     )
 
+    durability: str | None = Field(
+        default=None,
+        description="What a commit on a local disk survives: commit or relaxed; the environment's if left out.",
+    )
+    verify_reads: bool | None = Field(
+        default=None,
+        description="Compare files with their checksums before their first use; the environment's if left out.",
+    )
+    group: bool | None = Field(
+        default=None, description="Whether writes of several threads may share a swap; the environment's if left out."
+    )
+
     # Not og.Graph: fields are looked at when the class is made, and that name loads Lance.
     _graph: Any = PrivateAttr(default=None)
     _reader: Any = PrivateAttr(default=None)
@@ -48,6 +60,9 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             storage_options={name: value for name, value in options.items() if isinstance(value, str)},
             storage_options_env={name: value.env for name, value in options.items() if isinstance(value, EnvRef)},
             backpressure=dict(settings.backpressure.as_given()),
+            durability=graph.durability,
+            verify_reads=graph.verify_reads,
+            group=settings.commit.group,
         )
 
     # --- for assets -------------------------------------------------------------------------------------------------
@@ -72,21 +87,33 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         what it holds."""
         options = self.options()
         try:
-            return og.open(
-                self.uri,
-                read_only=read_only,
-                storage_options=options,
-                actor=self.actor,
-                backpressure=None if read_only else self.backpressure,
-            )
+            return self._open(options, read_only=read_only)
         except og.errors.NotFound:
             if self.schema_file is None or read_only:
                 raise
         try:
-            og.init(self.uri, Path(self.schema_file), storage_options=options, actor=self.actor).close()
+            og.init(
+                self.uri,
+                Path(self.schema_file),
+                storage_options=options,
+                actor=self.actor,
+                durability=self.durability,
+            ).close()
         except og.errors.AlreadyExists:
             pass  # another run was quicker
-        return og.open(self.uri, storage_options=options, actor=self.actor, backpressure=self.backpressure)
+        return self._open(options, read_only=False)
+
+    def _open(self, options: dict[str, str] | None, *, read_only: bool) -> og.Graph:
+        return og.open(
+            self.uri,
+            read_only=read_only,
+            storage_options=options,
+            actor=self.actor,
+            backpressure=None if read_only else self.backpressure,
+            durability=self.durability,
+            verify_reads=self.verify_reads,
+            group=self.group,
+        )
 
     def options(self) -> dict[str, str] | None:
         """Options for the store, those from the environment included."""

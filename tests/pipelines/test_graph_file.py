@@ -9,6 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph_pipelines.graph_file import GRAPH_FILE_VARIABLE, find_graph_file, load_graph_file
+from omnigraph_pipelines.resources import OmniGraphResource
 from omnigraph_pipelines.settings import EnvRef, text_of
 
 SCHEMA = """\
@@ -89,6 +90,9 @@ CHANGED = [
     ("mode: merge", "mode: upsert", 9, "'append', 'merge', 'patch' or 'overwrite', got 'upsert'"),
     ("mode: merge", "mode: merge\n    batches_per_run: 0", 10, "greater than or equal to 1, got 0"),
     ("mode: merge", "mode: merge\n    batches_per_run: 101", 10, "less than or equal to 100, got 101"),
+    ("upkeep:", "commit: {combine: true}\nupkeep:", 26, "unknown key 'combine'"),
+    ("upkeep:", "commit: {offers: true}\nupkeep:", 26, "unknown key 'offers'"),
+    ("  uri: data", "  durability: never\n  uri: data", 3, "'commit' or 'relaxed', got 'never'"),
     ("keep: 10", "keep: ten", 28, "valid integer, got 'ten'"),
     ("keep: 10", "keep: 0", 28, "greater than or equal to 1, got 0"),
     ("older_than: 7d", "older_than: a week", 28, "a duration is a number and one of"),
@@ -198,3 +202,20 @@ def test_every_key_is_on_the_page_of_the_graph_file() -> None:
     for part in parts:
         for name, field in part.model_fields.items():
             assert f"`{field.alias or name}`" in page or part is settings.EnvRef, f"{part.__name__}.{name}"
+
+
+def test_how_a_graph_is_opened_stands_in_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[dict[str, Any]] = []
+
+    def opening(uri: str, **given: Any) -> Any:
+        opened.append(given)
+        raise og.errors.StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(og, "open", opening)
+    text = GOOD.replace("  uri: data", "  durability: relaxed\n  verify_reads: true\n  uri: data")
+    for said in (GOOD, f"{text}commit: {{group: false}}\n"):
+        resource = OmniGraphResource.from_settings(load_graph_file(write(folder, said)).settings)
+        with pytest.raises(og.errors.StoreUnavailable):
+            resource.open()
+    names = ("durability", "verify_reads", "group")
+    assert [tuple(given[name] for name in names) for given in opened] == [(None, None, None), ("relaxed", True, False)]

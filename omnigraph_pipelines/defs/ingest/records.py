@@ -62,7 +62,7 @@ def batches_of(run: dg.DagsterRun, order: Sequence[str]) -> list[str]:
 
 
 def _told(run: dg.DagsterRun, tag: str) -> dict[str, Any]:
-    """Return a tag of ours that holds something for each batch; nothing where somebody has edited it."""
+    """Return a tag of ours that holds something for each batch; nothing where an edit has spoilt it."""
     try:
         found = json.loads(run.tags.get(tag, "{}"))
     except ValueError:
