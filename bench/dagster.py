@@ -20,6 +20,8 @@ from bench.results import Table, table
 
 SOURCES, TYPES, TABLES = 200, 500, 4
 BATCHES = 500
+IN_LINE = ("index", "relations", "notes")  # each after the one before
+SHARED, SHARED_ROWS = 100, 100
 PG = "node Person { name: String @key  age: I32? }\n"
 
 
@@ -29,13 +31,19 @@ def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
         at = Path(folder)
         loads = [_child("load", at) for _ in range(rounds)]
         ticks = _child("tick", at)
+        waits = _child("wait", at)
         overhead = _child("overhead", at, 2 if quick else 9)
+        shared = _child("share", at, 10 if quick else SHARED)
     middle = {name: statistics.median(one[name] for one in loads) for name in loads[0]}
     rows: list[list[Any]] = [
         ["import of the code location", middle["import"], middle["import_cpu"], "< 1.5"],
         [f"definitions: {SOURCES} sources, {TYPES} types, {middle['assets']:.0f} assets, {middle['checks']:.0f} checks",
-         middle["load"], middle["load_cpu"], "< 3"],
+         middle["load"], middle["load_cpu"], "≤ 2"],
         [f"a tick over {BATCHES} batches, nothing new", ticks["seconds"], ticks["cpu"], "< 1"],
+        [f"a tick of {waits['slowest']}: {BATCHES} batches wait in {len(IN_LINE)} sources, each `after` the one before",
+         waits["seconds"], waits["cpu"], "≤ 0.2"],
+        [f"one of {shared['batches']} batches of {SHARED_ROWS} rows that share a run, over the engine called directly",
+         shared["over"], shared["over_cpu"], "≤ 0.6"],
         ["a batch in process, over the engine called directly", overhead["over"], overhead["over_cpu"], "≤ 0.3"],
         ["— of it Dagster's own: an empty job of the same shape", overhead["empty"], overhead["empty_cpu"], ""],
         ["— and what is done here beside it", overhead["over_ours"], overhead["over_ours_cpu"], ""],
@@ -46,9 +54,10 @@ def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
     notes = [
         f"Medians. A batch of two rows takes the engine {overhead['direct']:.2f} s with Spark, {overhead['job']:.2f} s as a run "
         f"on an instance on disk: {parts}. "
-        f"Loaded at import, of pyspark, lance, duckdb, pandas and pyarrow: {', '.join(loads[0]['loaded']) or 'none'}."
+        f"A batch that shares its run takes {shared['run']:.2f} s, {shared['direct']:.2f} s of them the engine's, and leaves "
+        f"{shared['events']:.1f} events. Loaded at import, of pyspark, lance, duckdb, pandas and pyarrow: {', '.join(loads[0]['loaded']) or 'none'}."
     ]
-    facts = {"sources": SOURCES, "types": TYPES, "rounds": rounds, **overhead}
+    facts = {"sources": SOURCES, "types": TYPES, "rounds": rounds, "wait": waits, "share": shared, **overhead}
     return [table("The code location in Dagster", ["what", "seconds", "core seconds", "bar"], rows, notes)], facts
 
 
@@ -115,25 +124,51 @@ def _one(folder: Path) -> Any:
     return load_graph_file(folder / "one.yaml")
 
 
-def _land(folder: Path, key: str) -> Path:
-    batch = folder / "landing" / key
+def _land(folder: Path, key: str, below: str = "landing", rows: int = 2) -> Path:
+    batch = folder / below / key
     batch.mkdir(parents=True, exist_ok=True)
-    (batch / "p.csv").write_text(f"name,age\n{key}a,1\n{key}b,2\n")
+    (batch / "p.csv").write_text("name,age\n" + "".join(f"{key}-{row},{row % 90}\n" for row in range(rows)))
     (batch / "_SUCCESS").touch()
     return batch / "p.csv"
 
 
 def tick(folder: Path, _: int) -> dict[str, Any]:
+    for number in range(BATCHES):
+        _land(folder, f"{number:04}")
+    return _ticks(folder, _one(folder), "crm")
+
+
+def wait(folder: Path, _: int) -> dict[str, Any]:
+    """Batches that wait, first of all for those of other sources. The slowest of the sensors counts."""
+    from omnigraph_pipelines import load_graph_file
+
+    lines = ["graph: {name: people, uri: waiting.omni, schema: people.pg}", "sources:"]
+    (folder / "people.pg").write_text(PG)
+    for before, name in zip((None, *IN_LINE), IN_LINE, strict=False):
+        after = f"after: [{before}], " if before else ""
+        lines.append(
+            f"  - {{name: {name}, batches: waiting/{name}/*/, ready: _SUCCESS, {after}mode: merge, "
+            "tables: [{node: Person, files: p.csv}]}"
+        )
+    (folder / "waiting.yaml").write_text("\n".join(lines))
+    for number in range(BATCHES):
+        _land(folder, f"{number:04}", f"waiting/{IN_LINE[number % len(IN_LINE)]}")
+    file = load_graph_file(folder / "waiting.yaml")
+    found = {name: _ticks(folder, file, name) for name in IN_LINE}
+    slowest = max(found, key=lambda name: found[name]["seconds"])
+    return {**found[slowest], "slowest": slowest}
+
+
+def _ticks(folder: Path, file: Any, source: str) -> dict[str, Any]:
+    """The best of a few ticks of a source after its first."""
     import dagster as dg
 
     from omnigraph_pipelines import build_definitions
 
-    definitions = build_definitions(_one(folder))
-    for number in range(BATCHES):
-        _land(folder, f"{number:04}")
-    repository = definitions.get_repository_def()
-    sensor, cursor, best = repository.get_sensor_def("new_batches_crm"), None, (9e9, 9e9)
-    with dg.DagsterInstance.local_temp(str(folder)) as instance:
+    repository = build_definitions(file).get_repository_def()
+    sensor, cursor, best = repository.get_sensor_def(f"new_batches_{source}"), None, (9e9, 9e9)
+    (folder / f"instance-{source}").mkdir()
+    with dg.DagsterInstance.local_temp(str(folder / f"instance-{source}")) as instance:
         for _ in range(3):
             with dg.SensorEvaluationContext(
                 instance_ref=instance.get_ref(),
@@ -213,6 +248,54 @@ def overhead(folder: Path, rounds: int) -> dict[str, Any]:
     return {**found, "parts": {name: statistics.median(seconds[1:]) for name, seconds in steps.items()}}
 
 
+def share(folder: Path, batches: int) -> dict[str, Any]:
+    """Batches one by one through the engine and Spark, and the same number as one run."""
+    import logging
+
+    import dagster as dg
+
+    import omnigraph as og
+    from omnigraph_pipelines import build_definitions, load_graph_file
+    from omnigraph_pipelines.spark import Files, publish, spark_session, stage
+
+    logging.getLogger("dagster").setLevel(logging.ERROR)
+    spark = spark_session("local[2]", small=True)
+    spark.sparkContext.setLogLevel("OFF")
+    (folder / "people.pg").write_text(PG)
+    (folder / "shared.yaml").write_text(
+        "graph: {name: people, uri: shared.omni, schema: people.pg}\nsources:\n"
+        f"  - {{name: crm, batches: shared/*/, ready: _SUCCESS, batches_per_run: {batches}, mode: merge, "
+        "tables: [{node: Person, files: p.csv}]}\n"
+    )
+    job = build_definitions(load_graph_file(folder / "shared.yaml")).resolve_job_def("ingest_crm")
+    with og.init(folder / "alone.omni", PG) as graph:
+
+        def direct(path: Path) -> None:
+            key = path.parent.name
+            staged = stage(spark, graph, {"Person": Files([str(path)])}, mode="merge", idempotency_key=key)
+            publish(graph, staged, idempotency_key=key)
+
+        direct(_land(folder, "warm", "alone", SHARED_ROWS))
+        paths = [_land(folder, f"{number:04}", "alone", SHARED_ROWS) for number in range(batches)]
+        started, cpu = time.perf_counter(), time.process_time()
+        for path in paths:
+            direct(path)
+        alone = ((time.perf_counter() - started) / batches, (time.process_time() - cpu) / batches)
+    keys = [_land(folder, f"{number:04}", "shared", SHARED_ROWS).parent.name for number in range(batches)]
+    (folder / "instance-shared").mkdir()
+    with dg.DagsterInstance.local_temp(str(folder / "instance-shared")) as instance:
+        instance.add_dynamic_partitions("people/crm", keys)
+        tags = {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
+        config = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+        started, cpu = time.perf_counter(), time.process_time()
+        run = job.execute_in_process(instance=instance, tags=tags, run_config=config)
+        whole = ((time.perf_counter() - started) / batches, (time.process_time() - cpu) / batches)
+        events = len(instance.all_logs(run.run_id)) / batches
+    spark.stop()
+    over = {"over": whole[0] - alone[0], "over_cpu": whole[1] - alone[1]}
+    return {"batches": batches, "direct": alone[0], "run": whole[0], "events": events, **over}
+
+
 def _parts(instance: Any, run: Any) -> dict[str, float]:
     """Where the time of a run went, by the moments of its events."""
     entries = instance.all_logs(run.run_id)
@@ -254,5 +337,5 @@ def _empty() -> Any:
 
 
 if __name__ == "__main__":
-    case = {"load": load, "tick": tick, "overhead": overhead}[sys.argv[1]]
+    case = {"load": load, "tick": tick, "wait": wait, "overhead": overhead, "share": share}[sys.argv[1]]
     print(json.dumps(case(Path(sys.argv[2]), int(sys.argv[3]))))
