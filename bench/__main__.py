@@ -13,6 +13,7 @@ from bench import (
     contention,
     dagster,
     dagster_live,
+    debian,
     durability,
     mutate,
     recoveries,
@@ -39,6 +40,7 @@ APART = {
     "spark": spark.run,
     "dagster": dagster.run,
     "dagster-live": dagster_live.run,
+    "debian": debian.run,
 }
 # Only when named: they compare this tree with another one.
 COMPARED = {"solo": solo.run}
