@@ -30,7 +30,7 @@ QUICK_BATCHES = 4
 LIMIT_S = 3600.0
 PER_RUN = 8
 SCHEMA = """
-node Package { name: String @key  version: String?  size: I64?  virtual: Bool?  @stub(virtual) }
+node Package @stub(virtual) { name: String @key  version: String?  size: I64?  virtual: Bool? }
 node Section { name: String @key }
 node Maintainer { name: String @key }
 edge InSection: Package -> Section
@@ -171,7 +171,8 @@ def _quick(index: Index) -> Index:
     sizes: dict[str, int] = {}
     for name in index.packages:
         sizes[_letter(name)] = sizes.get(_letter(name), 0) + 1
-    kept = set(sorted(sizes, key=lambda letter: sizes[letter])[:QUICK_BATCHES])
+    by_size = sorted(sizes, key=lambda letter: (sizes[letter], letter))
+    kept = set(by_size[len(by_size) // 2 :][:QUICK_BATCHES])
     return Index(
         {name: said for name, said in index.packages.items() if _letter(name) in kept},
         {pair for pair in index.depends if _letter(pair[0]) in kept},

@@ -14,7 +14,7 @@ import omnigraph as og
 from tests.e2e.browser import browser, find_browser
 from tests.e2e.site import LOCATION, SCHEMA, Site, SparkServer
 
-# Name of the picture: page, words to wait for, what to click, size.
+# Name of the picture: page, words to wait for, what to click, size. ``{refused}`` is the id of a run that was refused.
 PAGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int]]] = {
     "dagster-assets": (
         f"/locations/{LOCATION}/asset-groups/social_crm/lineage",
@@ -22,17 +22,40 @@ PAGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int]]] 
         (),
         (1280, 760),
     ),
+    "dagster-partitions": ("/assets/social/crm/commit?view=partitions", ("2026-11-15", "Missing"), (), (1280, 620)),
+    "dagster-commit": (
+        "/assets/social/crm/commit?view=partitions&partition=2026-11-15",
+        ("what_changed", "summary"),
+        ("Show Markdown",),
+        (1280, 1000),
+    ),
     "dagster-plots": (
         "/assets/social/crm/commit?view=overview",
         ("Latest materialization", "idempotency_key"),
         ("Plots",),
         (1280, 900),
     ),
+    "dagster-staged": ("/assets/social/crm/Person?view=overview", ("Columns", "full_name"), (), (1280, 900)),
+    "dagster-runs": ("/runs", ("ingest_crm", "nightly_upkeep"), (), (1280, 720)),
+    "dagster-refused": ("/runs/{refused}", ("STEP_FAILURE", "refused"), (), (1280, 900)),
+    "dagster-check": ("/assets/social/crm/commit?view=checks", ("accepted",), (), (1280, 900)),
+    "dagster-ticks": (
+        f"/locations/{LOCATION}/sensors/new_batches_crm",
+        ("new_batches_crm", "Tick history"),
+        (),
+        (1280, 760),
+    ),
+    "dagster-scrub": (
+        "/assets/social/upkeep/scrub?view=overview",
+        ("compared with their checksums", "bytes"),
+        (),
+        (1280, 760),
+    ),
     "dagster-automation": ("/automation", ("version_backlog", "ago"), (), (1280, 680)),
 }
 
 
-def take(port: int, folder: Path, only: list[str]) -> None:
+def take(port: int, folder: Path, only: list[str], refused: str) -> None:
     program = find_browser()
     if program is None:
         raise SystemExit("needs Chromium (Debian: chromium)")
@@ -41,9 +64,12 @@ def take(port: int, folder: Path, only: list[str]) -> None:
         for name, (path, words, clicks, size) in PAGES.items():
             if only and name not in only:
                 continue
-            window.open(f"http://127.0.0.1:{port}{path}", *words, size=size)
-            for text in clicks:
-                window.click(text)
+            try:
+                window.open(f"http://127.0.0.1:{port}{path.format(refused=refused)}", *words, size=size)
+                for text in clicks:
+                    window.click(text)
+            except AssertionError as error:
+                print(f"{name}: {error}", file=sys.stderr)  # the picture shows what the page has in place of it
             # Lines and fonts are drawn after the words are there.
             threading.Event().wait(5)
             window.shoot(folder / f"{name}.png")
@@ -56,15 +82,14 @@ def main(folder: Path, only: list[str]) -> None:
         spark = SparkServer(work)
         site = Site(work / "site", spark={"remote": spark.remote})
         try:
-            live(site)
-            take(site.port, folder, only)
+            take(site.port, folder, only, live(site))
         finally:
             site.kill()
             spark.stop()
 
 
-def live(site: Site) -> None:
-    """Some batches of different sizes, and upkeep in between."""
+def live(site: Site) -> str:
+    """Some batches of different sizes, upkeep in between, one batch that is refused. Returns the id of its run."""
     og.init(site.uri, SCHEMA).close()
     site.start()
     for day in range(1, 6):
@@ -72,7 +97,12 @@ def live(site: Site) -> None:
         site.drop_crm(f"2026-11-{day + 10:02}", *people)
         last = people[-1][0]
         site.until(lambda last=last: last in site.names(), what=f"batch of day {day}")
-        assert site.outcome(site.launch("nightly_upkeep")) == "SUCCESS"
+        if day % 2:
+            assert site.outcome(site.launch("nightly_upkeep")) == "SUCCESS"
+    assert site.outcome(site.launch("scrub")) == "SUCCESS"
+    site.drop_crm("2026-11-16", ("old", 900), ("older", 1200), ("person-new", 30))
+    (run,) = site.until(lambda: site.ended("FAILURE", source="crm"), what="the refused batch")
+    return str(run["runId"])
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from omnigraph_pipelines.batches import (
     matches,
     options_of,
 )
-from omnigraph_pipelines.defs.ingest.arrivals import Tick, decide
+from omnigraph_pipelines.defs.ingest.arrivals import Seen, Tick, decide
 from omnigraph_pipelines.settings import SourceSettings
 from omnigraph_pipelines.spark.sources import filesystem
 
@@ -239,6 +239,21 @@ def test_a_folder_with_pipes_links_and_strange_names_is_refused_and_never_waited
     decision = decide(Tick([*found.values()], {}, 0.0), Batch.fingerprint)
     decision.said.encode()
     assert "cannot be a partition" in decision.said
+
+
+def test_a_folder_of_a_hundred_thousand_files_is_a_batch_like_others(tmp_path: Path) -> None:
+    """Only the few that a table reads are opened; the others make it neither another batch nor a larger one."""
+    source = folders(tmp_path)
+    folder = tmp_path / "landing" / "full"
+    (folder / "more").mkdir(parents=True)
+    (folder / "people.csv").write_text("name\nAda\n")
+    (before,) = find_batches(source)
+    for number in range(100_000):
+        os.mknod(folder / "more" / f"{number}.csv")
+    (found,) = find_batches(source)
+    assert found == before and found.fingerprint() == before.fingerprint()
+    (settled,) = decide(Tick([found], {found.key: Seen(found.listing, 0.0)}, 20.0), Batch.fingerprint).offers
+    assert settled.batch == "full"
 
 
 def test_wrong_credentials_of_the_landing_place_name_its_own_settings() -> None:
