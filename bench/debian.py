@@ -6,6 +6,7 @@ are set aside (recommendations). At the end every package and every edge is look
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -270,15 +271,15 @@ def _until_done(site: Any, batches: int, kills: int) -> int:
     while _done(site) < batches:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{_done(site)} of {batches} batches after {LIMIT_S:.0f} s\n{site.told()}")
-        pause.wait(dice.uniform(5, 15))
-        workers = _workers(site)
-        if killed < kills and workers:
-            pause.wait(dice.uniform(0, 8))
-            try:
-                os.kill(dice.choice(workers), signal.SIGKILL)
+        pause.wait(1)
+        if killed == kills or not _workers(site):
+            continue
+        pause.wait(dice.uniform(0, 5))  # somewhere in its life
+        for worker in _workers(site)[:1]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
                 killed += 1
-            except ProcessLookupError:
-                continue
+                pause.wait(dice.uniform(10, 30))
     return killed
 
 
@@ -294,16 +295,11 @@ def _done(site: Any) -> int:
 
 
 def _workers(site: Any) -> list[int]:
-    """Processes of the site that execute a run."""
-    found = []
-    for pid in site.processes(site._process.pid):
-        try:
-            line = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"execute_run" in line:
-            found.append(pid)
-    return found
+    """Processes that work on a run of a source."""
+    from tests.e2e.split_site import SplitSite
+
+    running = [run["runId"] for run in site.ended("STARTED") if run["jobName"].startswith("ingest_")]
+    return [pid for run_id in running if (pid := SplitSite.worker_of(site, run_id)) is not None]
 
 
 # --- held against the lists -----------------------------------------------------------------------------------------------

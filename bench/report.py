@@ -72,6 +72,12 @@ over the engine is Dagster's own event log; that is what its bar is missed by.
     "dagster-live": """\
 ### With the web server and the daemon
 """,
+    "debian": """\
+### Debian's package index
+
+`./run bench debian` takes the package lists of a Debian machine (after `apt-get update`; elsewhere it says *not run*) through web server,
+daemon and a Connect server of its own, and holds the graph against the lists. It shows that all of it arrives once, not how fast.
+""",
 }
 
 
