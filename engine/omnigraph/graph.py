@@ -31,6 +31,7 @@ from omnigraph.store import open_store
 if TYPE_CHECKING:
     from omnigraph.branch.branches import Branches
     from omnigraph.distributed.staging_txn import StagingTxn
+    from omnigraph.read.diff import Diff
     from omnigraph.read.snapshot import Snapshot
     from omnigraph.read.sql import Params, SqlResult
     from omnigraph.schema import Catalog
@@ -250,6 +251,15 @@ class Graph:
 
         with self._doing("commit"):
             return find_commit(self._engine, commit_id)
+
+    def diff(self, a: str, b: str = MAIN, types: Iterable[str] | None = None, stat: bool = False) -> Diff:
+        """What changed from the state ``a`` to the state ``b``, each a commit, a checkpoint or a branch. Rows are read when they
+        are asked for; with ``stat`` they are counted now."""
+        from omnigraph.read.diff import diff_of
+
+        check_flag("stat", stat)
+        with self._doing("diff"):
+            return diff_of(self._engine, a, b, types, stat=stat)
 
     def outcome(self, commit_id: str) -> Outcome:
         """What became of a write: landed with its receipt, aborted, pending, or absent (it cannot land any more)."""

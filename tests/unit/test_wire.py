@@ -176,6 +176,7 @@ def member_paths(schema: dict[str, Any]) -> set[str]:
 # What the façade hands out besides reports: it reads, or it acts.
 ACTING = {
     "Branches",
+    "Diff",
     "GraphSchema",
     "Snapshot",
     "SqlResult",
@@ -190,7 +191,7 @@ ACTING = {
 OTHERS = {
     "commit/recovery/audit.py", "commit/recovery/recover.py", "core/errors.py", "core/limits.py", "core/meter.py",
     "core/progress.py", "distributed/fragments.py", "distributed/part_document.py", "distributed/parts_report.py",
-    "distributed/staged_part.py", "gq/diagnostics.py", "read/snapshot.py", "read/tables.py", "schema/plan.py", "schema/view.py", "upkeep/distribute.py", "write/base/rejects.py",
+    "distributed/staged_part.py", "gq/diagnostics.py", "read/diff.py", "read/snapshot.py", "read/tables.py", "schema/plan.py", "schema/view.py", "upkeep/distribute.py", "write/base/rejects.py",
     "write/base/violations.py",
 }  # fmt: skip
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.branch.schema_side import SchemaSide
-from omnigraph.branch.states import View
-from omnigraph.branch.table_merge import Versioned, changed_rows
+from omnigraph.branch.table_merge import changed_rows
 from omnigraph.commit.plan import Delta
 from omnigraph.manifest.ancestry import Place
+from omnigraph.read.states import Versioned, View
 from omnigraph.schema.catalog import Property, TableType
 from omnigraph.table.arrays import one_array
 from omnigraph.table.delta import columns_of, delta

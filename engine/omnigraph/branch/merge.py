@@ -11,11 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from omnigraph.branch.delete import delete_branch
-from omnigraph.branch.lifts import read_fills
 from omnigraph.branch.merging import Merging, Task
 from omnigraph.branch.schema_side import merge_schema_of
 from omnigraph.branch.source import find_source
-from omnigraph.branch.states import View
 from omnigraph.branch.triple import Terms, source_of
 from omnigraph.commit import parents
 from omnigraph.commit.ancestry_lines import GraphLines, merged_rows, place_of
@@ -39,6 +37,8 @@ from omnigraph.manifest.swap import Held
 from omnigraph.options import CommitOptions
 from omnigraph.read.at import reclaimed
 from omnigraph.read.failures import is_damage
+from omnigraph.read.lifts import read_fills
+from omnigraph.read.states import View
 from omnigraph.wire.merge import MergedTable, MergePlan, MergeReceipt
 from omnigraph.write.load_options import commit_request
 from omnigraph.write.receipt import planned_tables

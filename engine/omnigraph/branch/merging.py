@@ -16,11 +16,9 @@ import pyarrow.compute as pc
 from omnigraph.branch.conflicts import Conflicts
 from omnigraph.branch.losses import find_losses
 from omnigraph.branch.schema_side import LiftedView, SchemaSide, check_target_rows
-from omnigraph.branch.states import View
 from omnigraph.branch.table_merge import (
     MergedRows,
     TableMerge,
-    Versioned,
     changed_rows,
     merge_table,
     versions_differ,
@@ -45,6 +43,7 @@ from omnigraph.commit.txn import Txn
 from omnigraph.core.ids import new_ulid
 from omnigraph.manifest.ancestry import Base, Place
 from omnigraph.manifest.rows import Pin
+from omnigraph.read.states import Versioned, View
 from omnigraph.schema import apply_plan, canonical_text
 from omnigraph.schema.catalog import TableType
 from omnigraph.table.arrays import one_array
@@ -261,8 +260,7 @@ class Merging:
 
 
 def _in(view: View, declared: TableType) -> Versioned:
-    found = view.type(declared.ids)
-    return Versioned(view, found, view.pin(found))
+    return view.versioned(view.type(declared.ids))
 
 
 def _row_step(key: str, change: TypeChange, located: pa.Table) -> Step | None:

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.branch.lifts import Fills
-from omnigraph.branch.states import View, columns_in, lifted, nullable_schema
 from omnigraph.commit.plan import Registration
 from omnigraph.commit.txn import Txn
 from omnigraph.manifest.ancestry import Base, Place
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import State
+from omnigraph.read.lifts import Fills
+from omnigraph.read.states import View, columns_in, lifted, nullable_schema
 from omnigraph.schema import Catalog, SchemaPlan, canonical_text, diff_catalogs
 from omnigraph.schema.catalog import TableType
 from omnigraph.schema.merge import MergedSchema, SchemaConflict, merge_schemas

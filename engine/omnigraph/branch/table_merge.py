@@ -13,35 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.branch.lifts import NO_FILLS, Fills
 from omnigraph.branch.rowmerge import Clash, Side, fold_bases, merge_columns, side_of
-from omnigraph.branch.states import View, lifted, nullable_schema, rows_by_id
 from omnigraph.manifest.ancestry import Base, Place
-from omnigraph.manifest.rows import Pin
+from omnigraph.read.lifts import NO_FILLS, Fills
+from omnigraph.read.row_changes import row_changes
+from omnigraph.read.states import Versioned, lifted, nullable_schema
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import TableType
 from omnigraph.table.arrays import one_array, positions
-from omnigraph.table.delta import Delta, columns_of, delta, may_differ
-from omnigraph.table.delta import Side as Version
+from omnigraph.table.delta import Delta, columns_of, may_differ
 from omnigraph.write.base.changes import TypeChange
-
-
-@dataclass(frozen=True)
-class Versioned:
-    """A type in one state, and its pin there. None for both where the state lacks it."""
-
-    view: View
-    declared: TableType | None
-    pin: Pin | None
-
-    def side(self) -> Version | None:
-        """This version of the table, to be compared with another one; None where there are no rows."""
-        return None if self.pin is None or not self.pin.rows else self.view.side(self.pin)
-
-    def rows(self, ids: pa.Array[Any], merged: TableType, fills: Fills) -> pa.Table:
-        if self.declared is None or self.pin is None:
-            return _nothing(merged)
-        return rows_by_id(self.view, self.pin, self.declared, merged, ids, fills)
 
 
 @dataclass(frozen=True)
@@ -112,7 +93,7 @@ def merge_table(one: TableMerge) -> MergedRows:
     asked = pc.unique(pa.concat_arrays(ids))
     single = len(one.bases) == 1
     names = [name for name in one.merged.columns if name != "id"]
-    source = side_of(source_rows[0] if single else one.source.rows(asked, one.merged, one.fills), asked, names)
+    source = side_of(source_rows[0] if single else one.source.rows_by_id(asked, one.merged, one.fills), asked, names)
     base = _base_side(one, one.base, known if single else {}, asked, names)
     target_rows, located = _target_rows(one, known if single else {}, asked)
     target = side_of(target_rows, asked, names)
@@ -135,15 +116,9 @@ def changed_rows(
 ) -> tuple[pa.Table, pa.Table]:
     """The rows that differ between two states, of either, as rows of the merged type."""
     found = _Changed()
-    if before.pin is not None and after.pin is not None and before.pin.triple == after.pin.triple:
-        return _nothing(merged), _nothing(merged)
-    old, new = before.declared or after.declared, after.declared or before.declared
-    if old is None or new is None:
-        return _nothing(merged), _nothing(merged)
-    columns = fills.lifted(columns_of(old, new), old, new)
-    for part in delta(before.side(), after.side(), columns, meter=after.view.meter):
+    for part in row_changes(before, after, fills):
         found.add(part)
-    return _joined(found.before, old, merged, fills), _joined(found.after, new, merged, fills)
+    return _joined(found.before, before.declared, merged, fills), _joined(found.after, after.declared, merged, fills)
 
 
 def versions_differ(one: Versioned, other: Versioned) -> bool:
@@ -154,7 +129,9 @@ def versions_differ(one: Versioned, other: Versioned) -> bool:
     return may_differ(sides[0], sides[1], columns_of(one.declared, other.declared), one.view.meter)
 
 
-def _joined(parts: list[pa.Table], declared: TableType, merged: TableType, fills: Fills) -> pa.Table:
+def _joined(parts: list[pa.Table], declared: TableType | None, merged: TableType, fills: Fills) -> pa.Table:
+    if declared is None:
+        return _nothing(merged)
     return pa.concat_tables([_nothing(merged), *(lifted(part, declared, merged, fills) for part in parts)])
 
 
@@ -175,7 +152,7 @@ def _base_side(
         return Side(nothing.columns, nothing.present, np.ones(len(ids), np.bool_))
     if isinstance(base, Place):
         rows = known.get(base)
-        return side_of(one.bases[base].rows(ids, one.merged, one.fills) if rows is None else rows, ids, names)
+        return side_of(one.bases[base].rows_by_id(ids, one.merged, one.fills) if rows is None else rows, ids, names)
     over = None if base.over is None else _base_side(one, base.over, known, ids, names)
     return fold_bases(over, *(_base_side(one, part, known, ids, names) for part in (base.first, base.second)))
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from omnigraph.branch.lifts import NO_FILLS, Fills, read_fills
 from omnigraph.branch.merging import Merging, Task
 from omnigraph.branch.schema_side import SchemaSide
-from omnigraph.branch.states import View
 from omnigraph.branch.triple import Terms
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import swap_stands
@@ -32,6 +30,8 @@ from omnigraph.manifest.swap import Held
 from omnigraph.options import CommitOptions
 from omnigraph.read.at import commit_row, reclaimed
 from omnigraph.read.failures import is_damage
+from omnigraph.read.lifts import NO_FILLS, Fills, read_fills
+from omnigraph.read.states import View
 from omnigraph.wire.receipt import Receipt
 from omnigraph.wire.undo import UndoPlan
 from omnigraph.write.load_options import commit_request

@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from omnigraph.cli import tree
-from omnigraph.cli.call import Answer, Call, Interrupted, Usage, storage_options
+from omnigraph.cli.call import URI_VARIABLE, Answer, Call, Interrupted, Usage, storage_options
 from omnigraph.cli.completion import offer, offer_subject
 from omnigraph.cli.render import SCHEMA_VERSION, Screen
 from omnigraph.core.errors import OmnigraphError
@@ -201,7 +201,8 @@ def _call(command: tree.Command, screen: Screen, common: dict[str, Any]) -> Call
     subjects: Sequence[str] = [""]
     given_uri = common.get("positional")
     if command.subject is not None:
-        subjects, given_uri = _sort_out(command.subject, common["positionals"])
+        elsewhere = bool(common.get("uri") or os.environ.get(URI_VARIABLE))
+        subjects, given_uri = _sort_out(command.subject, common["positionals"], elsewhere=elsewhere)
     by_option = common.get("uri")
     if given_uri and by_option and given_uri != by_option:
         raise Usage("two graphs are named, by position and by --uri", hint="give one of them")
@@ -219,11 +220,16 @@ def _call(command: tree.Command, screen: Screen, common: dict[str, Any]) -> Call
     )
 
 
-def _sort_out(name: str, given: Sequence[str]) -> tuple[Sequence[str], str | None]:
+def _sort_out(name: str, given: Sequence[str], *, elsewhere: bool = False) -> tuple[Sequence[str], str | None]:
     """``[URI] ID`` in either order: an id has a form of its own, and a graph of this disk is a folder. Where a command takes
-    more than one subject, the URI comes first."""
-    wanted = len(name.split())
-    if len(given) == wanted:
+    more than one subject, the URI comes first; a subject in brackets may be left out. ``elsewhere``: the URI is also given in
+    another way."""
+    words = name.split()
+    wanted = len(words)
+    needed = sum(not word.startswith("[") for word in words)
+    if needed < wanted and len(given) == wanted and (_is_graph(given[0]) or not elsewhere):
+        return given[1:], given[0]
+    if needed <= len(given) <= wanted:
         return given, None
     if len(given) != wanted + 1:
         few = "few" if len(given) < wanted else "many"
@@ -233,9 +239,13 @@ def _sort_out(name: str, given: Sequence[str]) -> tuple[Sequence[str], str | Non
     first, second = given
     if _looks_like_an_id(first) and not _looks_like_an_id(second):
         return [first], second
-    if "://" not in first and not os.path.isdir(first) and ("://" in second or os.path.isdir(second)):
+    if not _is_graph(first) and _is_graph(second):
         return [first], second
     return [second], first
+
+
+def _is_graph(text: str) -> bool:
+    return "://" in text or os.path.isdir(text)
 
 
 def _looks_like_an_id(text: str) -> bool:

@@ -129,6 +129,13 @@ COMMANDS: tuple[Command, ...] = (
         needs="outcome",
     ),
     Command(
+        "diff",
+        "Show what changed from one commit, checkpoint or branch to another.",
+        "omnigraph diff social.omni main review",
+        subject="A [B]",
+        needs="diff",
+    ),
+    Command(
         "branch merge",
         "Merge a branch into another, as one commit.",
         "omnigraph branch merge social.omni review --into main --dry-run",

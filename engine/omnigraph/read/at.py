@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from omnigraph.commit import parents
-from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.engine import MAIN, Branch, Engine
 from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import Corruption, InvalidInput, NotFound, OmnigraphError, Reclaimed
 from omnigraph.core.meter import Meter
@@ -199,7 +199,7 @@ def _oldest_left(engine: Engine, current: Held, meter: Meter) -> str | None:
     return current.state.head.commit_id
 
 
-def reclaimed_since(engine: Engine, branch: str, held: Held, meter: Meter) -> OmnigraphError | None:
+def reclaimed_since(engine: Engine, branch: Branch, held: Held, meter: Meter) -> OmnigraphError | None:
     """The error for a snapshot whose files are gone because a cleanup took its version; None if none did."""
     boundary = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
     if held.version > boundary:

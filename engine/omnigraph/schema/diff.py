@@ -98,6 +98,11 @@ def _steps(old: Catalog, new: Catalog, fills: Mapping[tuple[str, str], Fill], qu
     return steps + dropped[::-1]
 
 
+def type_pairs(old: Catalog, new: Catalog) -> list[tuple[TableType | None, TableType | None]]:
+    """The node types, then the edge types, each with what it is in the other catalog: None where it was added or dropped."""
+    return [*_pairs(old.nodes, new.nodes), *_pairs(old.edges, new.edges)]
+
+
 def _pairs(old: Mapping[str, _Type], new: Mapping[str, _Type]) -> list[tuple[_Type | None, _Type | None]]:
     """What is one type in both, by identity; then what is added; then what is dropped. In the order of names."""
     known = {i: declared for declared in old.values() for i in declared.ids}

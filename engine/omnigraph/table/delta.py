@@ -62,13 +62,14 @@ class Column:
 
     ``before`` is None where the property was added between the versions, ``after`` where it was dropped. ``lift`` says what
     an added one was in a row before: ``NULL``, or a function of such rows that makes the column. Without it, the property
-    is not compared.
+    is not compared. ``was_dropped``: the version before had it once, so equal stamps do not say that it is null in both.
     """
 
     id: str
     before: str | None
     after: str | None
     lift: Lift | _Null | None = None
+    was_dropped: bool = False
 
     @property
     def compared(self) -> bool:
@@ -183,6 +184,9 @@ def _candidates(
     if before is None or after is None:
         mine, theirs = (_NONE if side is None else addresses(side.handle, meter) for side in (before, after))
         return mine, theirs
+    if any(column.was_dropped for column in columns):
+        looked.reason = "columns"
+        return addresses(before.handle, meter), addresses(after.handle, meter)
     # What a property was filled with lies in a file of its own beside those of the row, and is known without it.
     chosen = [column for column in columns if column.compared and not callable(column.lift)]
     found = candidates(

@@ -10,6 +10,7 @@ from typing import Any, Final
 from omnigraph.wire import SCHEMA_VERSION
 from omnigraph.wire.cleanup import Checkpoint, CheckpointDeleted, CheckpointNames, CleanupRun
 from omnigraph.wire.data import Created, ExportedRecords, QueryResult, RowFound, SnapshotOf
+from omnigraph.wire.diff import DiffReport
 from omnigraph.wire.history import Commit, CommitList
 from omnigraph.wire.jsonschema import DIALECT, Definitions, document
 from omnigraph.wire.merge import BranchMerged, MergePlan
@@ -39,6 +40,7 @@ RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
     "commit list": (CommitList,),
     "commit show": (Commit,),
     "commit outcome": (Outcome,),
+    "diff": (DiffReport,),
     "branch merge": (BranchMerged, MergePlan),
     "revert": (Undone, UndoPlan),
     "restore": (Undone, UndoPlan),

@@ -11,15 +11,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.schema.catalog import Property, TableType
 from omnigraph.schema.plan import Fill, SchemaPlan, StepKind
-
-
-@dataclass(frozen=True)
-class Valued:
-    """A column that gets a value in every row: from a fill, or from the narrower column ``source`` that it replaces."""
-
-    prop: Property
-    fill: Fill | None = None
-    source: str | None = None  # the name that the narrower column has before the change
+from omnigraph.table.fills import Valued
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from omnigraph.schema.arrow import arrow_type, property_field
 from omnigraph.table.arrays import nulls
 from omnigraph.table.column_files import ColumnFile, Offsets, read_fragment, without_nulls, write_column_file
 from omnigraph.table.dataset import TableRef
+from omnigraph.table.fills import ColumnFills
 from omnigraph.write.schema_change.checked_rows import RowChecks
 from omnigraph.write.schema_change.columns import ColumnChange
-from omnigraph.write.schema_change.fills import ColumnFills
 
 BATCH_ROWS = 1 << 16
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,14 +11,22 @@ import pyarrow as pa
 
 from omnigraph.core.errors import InvalidInput
 from omnigraph.schema.arrow import arrow_type
-from omnigraph.schema.catalog import ScalarKind, TableType
+from omnigraph.schema.catalog import Property, PropType, ScalarKind, TableType
 from omnigraph.schema.fill_sql import readable_columns, sql_type
+from omnigraph.schema.plan import Fill
 from omnigraph.table.arrays import positions
-from omnigraph.write.schema_change.columns import Valued
-from omnigraph.write.values.columns import build_column
 
 if TYPE_CHECKING:
     import duckdb
+
+
+@dataclass(frozen=True)
+class Valued:
+    """A column that gets a value in every row: from a fill, or from the narrower column ``source`` that it replaces."""
+
+    prop: Property
+    fill: Fill | None = None
+    source: str | None = None  # the name that the narrower column has before the change
 
 
 class ColumnFills:
@@ -53,7 +62,9 @@ class ColumnFills:
         # Every batch is cut from one column: to make 65,536 equal values takes longer than to write them.
         column = self._constants.get(one.prop.name)
         if column is None or len(column) < rows.num_rows:
-            value = self._constant(one)
+            if one.fill is None:
+                raise AssertionError("a column that is widened has a source")
+            value = _constant(one.prop.type, one.fill.given)
             column = self._constants[one.prop.name] = value.take(positions(np.zeros(rows.num_rows, np.int64)))
         return column.slice(0, rows.num_rows)
 
@@ -61,14 +72,6 @@ class ColumnFills:
         if one.fill is None:
             return one.source
         return self._before.by_id[one.fill.given].name if one.fill.kind == "property" else None
-
-    def _constant(self, one: Valued) -> pa.Array[Any]:
-        if one.fill is None:
-            raise AssertionError("a column that is widened has a source")
-        column, refused = build_column(one.prop.type, [one.fill.given])
-        for refusal in refused.values():
-            raise self._invalid(one, str(refusal), "give a value of the property's type")
-        return column
 
     # --- SQL --------------------------------------------------------------------------------------------------------
 
@@ -109,6 +112,16 @@ class ColumnFills:
     def _invalid(self, one: Valued, problem: str, hint: str) -> InvalidInput:
         name = f"{self._name}.{one.prop.name}"
         return InvalidInput(f"fill of {name}: {problem}", hint=hint, fill=name)
+
+
+def _constant(kind: PropType, given: Any) -> pa.Array[Any]:
+    """The one value as a column. A fill has its constants in the form that keeps them: days and moments are texts."""
+    wanted = arrow_type(kind)
+    if kind.scalar not in (ScalarKind.DATE, ScalarKind.DATETIME):
+        return pa.array([given], wanted)
+    texts: Any = pa.list_(pa.utf8()) if kind.is_list else pa.utf8()
+    column: pa.Array[Any] = pa.array([given], texts).cast(wanted)
+    return column
 
 
 def _kind(one: Valued) -> str | None:

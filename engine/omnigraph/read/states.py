@@ -1,4 +1,4 @@
-"""The states that a merge reads: one version of a line each, with its tables opened when rows are needed."""
+"""States that are compared or merged: one version of a line each, with its tables opened when rows are needed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.branch.lifts import NO_FILLS, Fills
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.txn import pinned_table
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
+from omnigraph.read.lifts import NO_FILLS, Fills
 from omnigraph.schema import Catalog
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import TableType
@@ -50,6 +50,10 @@ class View:
     def pin(self, declared: TableType | None) -> Pin | None:
         return None if declared is None else self.state.tables.get(declared.table_key)
 
+    def versioned(self, declared: TableType | None) -> Versioned:
+        """A type of this state; None stands for one that it lacks."""
+        return Versioned(self, declared, self.pin(declared))
+
     def side(self, pin: Pin) -> Side:
         """The version that a pin names, as one side of a comparison."""
         handle = self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
@@ -62,6 +66,26 @@ class View:
         if found is None:
             found = self._tables[pin.key] = pinned_table(self.engine, pin, self.meter)
         return found
+
+
+@dataclass(frozen=True)
+class Versioned:
+    """A type in one state, and its pin there. None for both where the state lacks it."""
+
+    view: View
+    declared: TableType | None
+    pin: Pin | None
+
+    def side(self) -> Side | None:
+        """This version of the table, to be compared with another one; None where there are no rows."""
+        return None if self.pin is None or not self.pin.rows else self.view.side(self.pin)
+
+    def rows_by_id(self, ids: pa.Array[Any], merged: TableType, fills: Fills) -> pa.Table:
+        """The rows of this state that have these ids, as rows of the merged type."""
+        if self.declared is None or self.pin is None:
+            return nullable_schema(merged).empty_table()
+        found = self.view.table(self.pin).fetch("id", ids, list(self.declared.columns))
+        return lifted(found, self.declared, merged, fills)
 
 
 def columns_in(declared: TableType, merged: TableType) -> Mapping[str, str | None]:
@@ -103,10 +127,3 @@ def nullable_schema(merged: TableType, columns: Sequence[str] | None = None) -> 
     """The columns of a table before anybody knows whether the rows keep its rules."""
     schema = table_schema(merged)
     return pa.schema([schema.field(name).with_nullable(True) for name in columns or schema.names])
-
-
-def rows_by_id(
-    view: View, pin: Pin, declared: TableType, merged: TableType, ids: pa.Array[Any], fills: Fills
-) -> pa.Table:
-    """The rows of this state that have these ids, as rows of the merged type."""
-    return lifted(view.table(pin).fetch("id", ids, list(declared.columns)), declared, merged, fills)
