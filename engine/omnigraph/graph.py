@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from omnigraph.upkeep.distribute import CompactionPlan, RewriteResult
     from omnigraph.upkeep.notes import Notes
     from omnigraph.wire.cleanup import CleanupPlan, CleanupReport
-    from omnigraph.wire.history import Commit, Commits
+    from omnigraph.wire.history import Commit, Commits, RowHistory
     from omnigraph.wire.optimize import ManifestReport, OptimizeReport
     from omnigraph.wire.receipt import CheckReport, LoadPlan, Outcome, Receipt
     from omnigraph.wire.recovery import PendingIntents, RecoveryHistory, RecoveryReport, RepairReport
@@ -260,6 +260,13 @@ class Graph:
         check_flag("stat", stat)
         with self._doing("diff"):
             return diff_of(self._engine, a, b, types, stat=stat)
+
+    def history(self, type: str, id: object, branch: str = MAIN, limit: int | None = None) -> RowHistory:
+        """The changes of one row, newest first, with the row before and after each: as far back as a cleanup has left it."""
+        from omnigraph.read.row_history import row_history
+
+        with self._doing("history"):
+            return row_history(self._engine, type, id, branch=branch, limit=limit, meter=Meter())
 
     def outcome(self, commit_id: str) -> Outcome:
         """What became of a write: landed with its receipt, aborted, pending, or absent (it cannot land any more)."""

@@ -206,7 +206,7 @@ def test_what_the_facade_reports_is_declared_in_wire() -> None:
         for name in ast.walk(node.returns)
         if isinstance(name, ast.Name)
     }
-    containers = {"Commits", "PendingIntents", "RecoveryHistory"}
+    containers = {"Commits", "PendingIntents", "RecoveryHistory", "RowHistory"}
     declared = set(models()) | containers
     assert returned - ACTING - {"str", "int"} <= declared
     assert {"Receipt", "StatusReport", "CleanupPlan", "Commit"} <= returned

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ Reason = Literal["columns", "unrelated"]
 STAMPS_MAX = 8_000_000
 """Stamps of one version that are held at once, 24 bytes each. Of more rows the stamps are compared in several passes."""
 
-_STAMP = "_row_last_updated_at_version"
+STAMP: Final = "_row_last_updated_at_version"
 _OFFSET = np.uint64(0xFFFFFFFF)
 _BATCH_ROWS = 1 << 20
 _ALL_VERSIONS = 2**63
@@ -196,7 +196,7 @@ def _scan(handle: LanceDataset, fragments: Sequence[int], meter: m.Meter | None)
     if not fragments:
         return
     scanner = handle.scanner(
-        columns=[_STAMP],
+        columns=[STAMP],
         with_row_id=True,
         with_row_address=True,
         fragments=[cast(Any, handle.get_fragment(number)) for number in fragments],
@@ -207,7 +207,7 @@ def _scan(handle: LanceDataset, fragments: Sequence[int], meter: m.Meter | None)
             yield _Stamps(
                 *(
                     np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.uint64)
-                    for name in ("_rowaddr", "_rowid", _STAMP)
+                    for name in ("_rowaddr", "_rowid", STAMP)
                 )
             )
 

@@ -53,6 +53,56 @@ class Commits(list[Commit]):
 
 
 @dataclass(frozen=True)
+class RowChange(Model):
+    """What one swap did to a row. ``kind``: insert, update or delete. ``commit_ids``: the commit, or all commits of one swap that
+    wrote to the table: they have one state before and one after. ``actor``: None where they have several."""
+
+    commit_ids: tuple[str, ...]
+    kind: str
+    actor: str | None
+    created_at: datetime
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The columns that have another value, under their names after it."""
+        before, after = self.before or {}, self.after or {}
+        return tuple(name for name, value in after.items() if name not in before or before[name] != value)
+
+
+class RowHistory(list[RowChange]):
+    """Changes of a row, newest first. A plain list, and ``reclaimed``: the commit at which it ends because a cleanup took what is
+    older; None where it goes back to the beginning."""
+
+    reclaimed: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"changes": [change.to_dict() for change in self], "reclaimed": self.reclaimed}
+
+    def __repr__(self) -> str:
+        end = [] if self.reclaimed is None else [f"… commit {self.reclaimed} and older ones: cleaned up"]
+        return "[" + ",\n ".join([*map(repr, self), *end]) + "]"
+
+    def _repr_html_(self) -> str:
+        rows = [(c.commit_ids[-1], c.created_at, c.kind, c.actor, ", ".join(c.changed)) for c in self]
+        notes = [] if self.reclaimed is None else [f"What commit {self.reclaimed} and older ones did was cleaned up."]
+        return html_table(("commit", "created at", "kind", "actor", "changed"), rows, notes=notes)
+
+
+@dataclass(frozen=True)
+class HistoryOfRow(Model):
+    """Changes of a row of a branch, newest first, as a command prints them. ``reclaimed``: the commit at which they end because a
+    cleanup took what is older."""
+
+    branch: str
+    type: str
+    id: str
+    changes: tuple[RowChange, ...]
+    reclaimed: str | None
+
+
+@dataclass(frozen=True)
 class CommitList(Model):
     """Commits of a branch, newest first."""
 
