@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import (
+    branches,
     cap,
     contention,
     dagster,
@@ -33,6 +34,7 @@ AT_THE_WIRE = {"wire": wire.run, "cap": cap.run, "mutate": mutate.run}
 ALONE = {"startup": startup.run, "throughput": throughput.run, "upkeep": upkeep.run}
 # Only when named: they have their own pages, or need Java.
 APART = {
+    "branches": branches.run,
     "contention": contention.run,
     "durability": durability.run,
     "recoveries": recoveries.run,

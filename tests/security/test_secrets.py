@@ -63,6 +63,8 @@ CALLS: dict[str, list[list[str]]] = {
     ],
     "schema apply": [["schema", "apply", "{g}", "--schema", "s.pg"]],
     "branch merge": [["branch", "merge", "{g}", "nobody"], ["branch", "merge", "s3://no-such-bucket/g", "b"]],
+    "diff": [["diff", "{g}", ULID], ["diff", "s3://no-such-bucket/g", "a", "b"]],
+    "history": [["history", "{g}", "Person", "a"], ["history", "s3://no-such-bucket/g", "Person", "a"]],
     "revert": [["revert", "{g}", ULID]],
     "restore": [["restore", "{g}", ULID]],
     "get": [["get", "{g}", "Person", "a"], ["get", "{g}", "Nobody", "a"]],

@@ -129,6 +129,13 @@ COMMANDS: tuple[Command, ...] = (
         needs="outcome",
     ),
     Command(
+        "history",
+        "Show who changed a row: its commits, newest first.",
+        "omnigraph history social.omni Person Ann",
+        subject="TYPE ID",
+        needs="history",
+    ),
+    Command(
         "diff",
         "Show what changed from one commit, checkpoint or branch to another.",
         "omnigraph diff social.omni main review",

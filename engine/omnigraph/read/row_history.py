@@ -45,7 +45,7 @@ class TableStep:
     manifest_version: int
     held: Held = field(repr=False)
     counts: tuple[int, int, int] | None = (
-        None  # inserted, updated and deleted by all members; None where nobody counted
+        None  # inserted, updated and deleted by all members; None where nothing was compared
     )
 
     @property

@@ -11,7 +11,7 @@ from omnigraph.wire import SCHEMA_VERSION
 from omnigraph.wire.cleanup import Checkpoint, CheckpointDeleted, CheckpointNames, CleanupRun
 from omnigraph.wire.data import Created, ExportedRecords, QueryResult, RowFound, SnapshotOf
 from omnigraph.wire.diff import DiffReport
-from omnigraph.wire.history import Commit, CommitList
+from omnigraph.wire.history import Commit, CommitList, HistoryOfRow
 from omnigraph.wire.jsonschema import DIALECT, Definitions, document
 from omnigraph.wire.merge import BranchMerged, MergePlan
 from omnigraph.wire.model import Model
@@ -40,6 +40,7 @@ RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
     "commit list": (CommitList,),
     "commit show": (Commit,),
     "commit outcome": (Outcome,),
+    "history": (HistoryOfRow,),
     "diff": (DiffReport,),
     "branch merge": (BranchMerged, MergePlan),
     "revert": (Undone, UndoPlan),

@@ -1,4 +1,4 @@
-"""``omnigraph diff`` on a screen, as lines of JSON, and what it takes for its arguments."""
+"""``omnigraph diff`` and ``omnigraph history`` on a screen, as lines of JSON, and what it takes for its arguments."""
 
 from __future__ import annotations
 
@@ -76,3 +76,22 @@ def test_the_graph_may_be_named_elsewhere(run: Run, before: str, monkeypatch: py
     assert run("diff", "social.omni", before, "main", "more", code=2).err
     for wrong in (["--jsonl", "--json"], ["--jsonl", "--stat"]):
         assert "exclude each other" in run("diff", before, *wrong, code=2).err
+
+
+def test_a_row_says_who_changed_it(run: Run, before: str) -> None:
+    lines = run("history", "social.omni", "Person", "Ann").out.splitlines()
+    assert lines[0].split() == ["commit", "created", "actor", "kind", "changed"]
+    assert "age: " in lines[1] and lines[1].endswith(" → 99") and "update" in lines[1]
+    assert "insert" in lines[2] and len(lines) == 3
+    document = run("history", "social.omni", "Person", "Bob", "--limit", "1", "--json").document["result"]
+    [change] = document["changes"]
+    assert (change["kind"], change["after"], document["reclaimed"]) == ("delete", None, None)
+    assert run("history", "social.omni", "Ghost", "Ann", code=3).err
+
+
+def test_a_history_that_a_cleanup_has_cut_says_so(run: Run, before: str) -> None:
+    for age in (1, 2):
+        with og.open("social.omni") as graph:
+            graph.load([{"type": "Person", "data": {"name": "Ann", "age": age}}], mode="patch")
+    run("cleanup", "social.omni", "--keep", "2", "--min-age", "0s", "--confirm")
+    assert "was cleaned up" in run("history", "social.omni", "Person", "Ann").err

@@ -29,6 +29,7 @@ GOOD: dict[str, list[list[str]]] = {
     ],
     "revert": [["social.omni", "HEAD", "--dry-run"], ["social.omni", "HEAD"]],
     "restore": [["social.omni", "HEAD", "--dry-run"], ["social.omni", "HEAD"]],
+    "history": [["social.omni", "Person", "Ann"], ["social.omni", "Person", "Ann", "--limit", "1"]],
     "diff": [
         ["social.omni", "HEAD"],
         ["social.omni", "HEAD", "review", "--type", "Person"],
