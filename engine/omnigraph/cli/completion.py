@@ -53,6 +53,10 @@ def _places(store: Store, branch: str) -> Iterable[str]:
     return (*_checkpoints(store, branch), *_commits(store, branch))
 
 
+def _states(store: Store, branch: str) -> Iterable[str]:
+    return (*_branches(store, branch), *_places(store, branch))
+
+
 def _opened(store: Store) -> Graph:
     from omnigraph import graph
 
@@ -71,6 +75,8 @@ OPTIONS: Final[dict[str, Source]] = {
 }
 # By the words of a command's subject; a name that the command makes is not there yet.
 SUBJECTS: Final[dict[str, Source]] = {
+    "A": _states,
+    "[B]": _states,
     "BRANCH": _branches,
     "COMMIT_ID": _commits,
     "PLACE": _places,
