@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from omnigraph.branch.branches import Branches
     from omnigraph.distributed.staging_txn import StagingTxn
     from omnigraph.read.diff import Diff
+    from omnigraph.read.place_names import At
     from omnigraph.read.snapshot import Snapshot
     from omnigraph.read.sql import Params, SqlResult
     from omnigraph.schema import Catalog
@@ -223,9 +224,9 @@ class Graph:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def snapshot(self, branch: str = MAIN, at: str | None = None) -> Snapshot:
-        """A branch as it is now, or as the commit ``at`` left it. It never changes."""
-        from omnigraph.read.at import snapshot_at
+    def snapshot(self, branch: str = MAIN, at: At | None = None) -> Snapshot:
+        """A branch as it is now, or the graph at a place: a commit, a checkpoint, a branch, a time. It never changes."""
+        from omnigraph.read.places import snapshot_at
         from omnigraph.read.snapshot import snapshot_of_branch
 
         with self._doing("snapshot"):
@@ -234,7 +235,7 @@ class Graph:
                 return snapshot_at(engine, at, branch=branch)
             return snapshot_of_branch(engine, branch)
 
-    def sql(self, text: str, params: Params | None = None, branch: str = MAIN, at: str | None = None) -> SqlResult:
+    def sql(self, text: str, params: Params | None = None, branch: str = MAIN, at: At | None = None) -> SqlResult:
         """One select statement over a snapshot, one view a type; ``params`` for ``?`` or ``$name``."""
         return self.snapshot(branch, at=at).sql(text, params)
 
@@ -252,8 +253,8 @@ class Graph:
         with self._doing("commit"):
             return find_commit(self._engine, commit_id)
 
-    def diff(self, a: str, b: str = MAIN, types: Iterable[str] | None = None, stat: bool = False) -> Diff:
-        """What changed from the state ``a`` to the state ``b``, each a commit, a checkpoint or a branch. Rows are read when they
+    def diff(self, a: At, b: At = MAIN, types: Iterable[str] | None = None, stat: bool = False) -> Diff:
+        """What changed from the state ``a`` to the state ``b``, each a place. Rows are read when they
         are asked for; with ``stat`` they are counted now."""
         from omnigraph.read.diff import diff_of
 
@@ -458,7 +459,7 @@ class Graph:
         idempotency_key: str | None = None,
         deadline_s: float = 60,
     ) -> Receipt | UndoPlan:
-        """Take back what one commit did, as a new commit. Rows that were changed since are a ``MergeConflict``. ``whole_group``:
+        """Take back what one commit did, named by its id or the beginning of it, as a new commit. Rows that were changed since are a ``MergeConflict``. ``whole_group``:
         with all commits of its swap; ``dry_run`` returns the plan and writes nothing."""
         from omnigraph.branch.undo import RevertOptions, plan_revert, revert
 
@@ -480,7 +481,7 @@ class Graph:
     @overload
     def restore(
         self,
-        at: str,
+        at: At,
         branch: str = MAIN,
         *,
         dry_run: Literal[False] = False,
@@ -493,7 +494,7 @@ class Graph:
     @overload
     def restore(
         self,
-        at: str,
+        at: At,
         branch: str = MAIN,
         *,
         dry_run: Literal[True],
@@ -505,7 +506,7 @@ class Graph:
 
     def restore(
         self,
-        at: str,
+        at: At,
         branch: str = MAIN,
         *,
         dry_run: bool = False,
@@ -514,7 +515,7 @@ class Graph:
         idempotency_key: str | None = None,
         deadline_s: float = 60,
     ) -> Receipt | UndoPlan:
-        """Make the rows of a branch what they were at ``at``, as a new commit. ``dry_run`` returns the plan and writes nothing."""
+        """Make the rows of a branch what they were at a place, as a new commit. ``dry_run`` returns the plan and writes nothing."""
         from omnigraph.branch.undo import RestoreOptions, plan_restore, restore
 
         options = RestoreOptions(

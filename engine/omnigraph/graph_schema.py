@@ -13,6 +13,7 @@ from omnigraph.core.errors import InvalidInput
 from omnigraph.core.textfile import read_text
 
 if TYPE_CHECKING:
+    from omnigraph.read.place_names import At
     from omnigraph.schema.plan import SchemaPlan
     from omnigraph.schema.view import SchemaView
     from omnigraph.wire.optimize import TableReport
@@ -26,9 +27,9 @@ class GraphSchema:
         self._engine = engine
         self._actor = actor
 
-    def show(self, branch: str = MAIN, at: str | None = None) -> SchemaView:
-        """The accepted schema of a branch as it is now, or as it was at a commit."""
-        from omnigraph.read.at import snapshot_at
+    def show(self, branch: str = MAIN, at: At | None = None) -> SchemaView:
+        """The accepted schema of a branch as it is now, or as it was at a place."""
+        from omnigraph.read.places import snapshot_at
         from omnigraph.read.snapshot import snapshot_of_branch
         from omnigraph.schema.view import SchemaView
 

@@ -32,9 +32,9 @@ LAZY_CYCLES = {
     frozenset({"omnigraph.distributed.part_document", "omnigraph.distributed.staged_part"}),
     frozenset(
         {
-            "omnigraph.read.at",
             "omnigraph.read.interop",
             "omnigraph.read.networks",
+            "omnigraph.read.places",
             "omnigraph.read.relation",
             "omnigraph.read.snapshot",
             "omnigraph.read.sql",

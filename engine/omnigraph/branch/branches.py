@@ -16,6 +16,7 @@ from omnigraph.manifest.refs import NameEntry
 from omnigraph.manifest.rows import Parent
 from omnigraph.manifest.swap import Held
 from omnigraph.options import CommitOptions, check_actor, check_text
+from omnigraph.read.place_names import At
 from omnigraph.wire.branches import BranchInfo, BranchList, BranchParent
 
 if TYPE_CHECKING:
@@ -35,13 +36,13 @@ class Branches:
         self,
         name: str,
         from_: str = MAIN,
-        at: str | None = None,
+        at: At | None = None,
         *,
         expect_head: str | None = None,
         actor: str | None = None,
         deadline_s: float = 60,
     ) -> BranchInfo:
-        """Make a branch from the head of another one, or from the commit ``at`` of it: no table is copied. ``expect_head``: make
+        """Make a branch from the head of another one, or from the place ``at``: no table is copied. ``expect_head``: make
         it only while that is the head of ``from_``."""
         who = check_actor(actor, self._actor)
         options = CommitOptions(branch=from_, actor=who, expect_head=expect_head, deadline_s=deadline_s)
@@ -75,7 +76,7 @@ class Branches:
         self,
         source: str,
         into: str = MAIN,
-        at: str | None = None,
+        at: At | None = None,
         *,
         strict_rows: bool = False,
         allow_data_loss: bool = False,
@@ -92,7 +93,7 @@ class Branches:
         self,
         source: str,
         into: str = MAIN,
-        at: str | None = None,
+        at: At | None = None,
         *,
         strict_rows: bool = False,
         allow_data_loss: bool = False,
@@ -108,7 +109,7 @@ class Branches:
         self,
         source: str,
         into: str = MAIN,
-        at: str | None = None,
+        at: At | None = None,
         *,
         strict_rows: bool = False,
         allow_data_loss: bool = False,

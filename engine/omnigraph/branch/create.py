@@ -24,13 +24,14 @@ from omnigraph.manifest.rows import Head, Parent
 from omnigraph.manifest.state import Foreign, State
 from omnigraph.manifest.swap import Held, SwapLost, SwapUnknown
 from omnigraph.options import CommitOptions, check_text
+from omnigraph.read.place_names import At
 from omnigraph.store import layout
 
 LINE_ATTEMPTS_MAX = 3
 
 
 def create_branch(
-    engine: Engine, name: str, *, at: str | None, options: CommitOptions, meter: Meter
+    engine: Engine, name: str, *, at: At | None, options: CommitOptions, meter: Meter
 ) -> tuple[NameEntry, Held]:
     """The entry that binds the name, and the first state of the branch. ``options.branch``: where it is made from."""
     layout.branch_name_key(check_text("name", name))
@@ -54,7 +55,7 @@ class _Making:
 
 
 def _attempt(
-    engine: Engine, name: str, at: str | None, options: CommitOptions, deadline: Deadline, meter: Meter
+    engine: Engine, name: str, at: At | None, options: CommitOptions, deadline: Deadline, meter: Meter
 ) -> tuple[NameEntry, Held] | None:
     """None: the state that was taken for the newest was cleaned up meanwhile; a newer one exists."""
     reading = engine.spawn(engine.names.highest, name, meter)

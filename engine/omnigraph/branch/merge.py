@@ -35,9 +35,10 @@ from omnigraph.manifest.ancestry import Place, merge_bases, places_of, virtual_b
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.swap import Held
 from omnigraph.options import CommitOptions
-from omnigraph.read.at import reclaimed
+from omnigraph.read.at import find_row, reclaimed
 from omnigraph.read.failures import is_damage
 from omnigraph.read.lifts import read_fills
+from omnigraph.read.place_names import At, place_text
 from omnigraph.read.states import View
 from omnigraph.wire.merge import MergedTable, MergePlan, MergeReceipt
 from omnigraph.write.load_options import commit_request
@@ -53,13 +54,15 @@ class MergeOptions(CommitOptions):
     """``branch`` is the target."""
 
     source: str
-    at: str | None = None
+    at: At | None = None
     strict_rows: bool = False
     allow_data_loss: bool = False
     delete_source: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.at is not None:
+            place_text(self.at)
         if self.source == self.branch:
             raise InvalidInput(
                 f"{self.source!r} is both the source and the target of the merge",
@@ -73,7 +76,7 @@ class MergeOptions(CommitOptions):
             {
                 "kind": "merge",
                 "source": self.source,
-                "at": self.at,
+                "at": None if self.at is None else place_text(self.at),
                 "strict_rows": self.strict_rows,
                 "allow_data_loss": self.allow_data_loss,
             }
@@ -235,6 +238,8 @@ def _captured(engine: Engine, options: MergeOptions, meter: Meter) -> _Merge:
     engine.ref_of(options.branch, meter)
     deadline = Deadline(engine.clock, options.deadline_s)
     source = find_source(engine, options.source, options.at, None, deadline, meter)
+    if options.at is not None:
+        _check_reaches(engine, options, source, meter)
     return _Merge(engine, options, source, meter)
 
 
@@ -243,6 +248,18 @@ def _make_durable(work: _Merge) -> None:
     engine, options, source = work.engine, work.options, work.source
     newest = source if options.at is None else engine.known(options.source) or source
     engine.durable.root(source.version, newest if newest.state.ref == source.state.ref else source)
+
+
+def _check_reaches(engine: Engine, options: MergeOptions, source: Held, meter: Meter) -> None:
+    """Raise ``InvalidInput`` unless the commit is in the history of the branch that is merged: the branch may be deleted afterwards,
+    and all that it has would be taken for merged."""
+    held = engine.known(options.source) or engine.latest(options.source, meter)
+    if find_row(engine, held, source.state.head.commit_id, meter) is None:
+        raise InvalidInput(
+            f"commit {source.state.head.commit_id} is not in the history of {options.source!r}",
+            hint=f"merge {source.state.head.name!r} itself, or name a commit of {options.source!r}",
+            commit_id=source.state.head.commit_id,
+        )
 
 
 def _replay(engine: Engine, options: MergeOptions, meter: Meter) -> MergeReceipt | None:

@@ -11,14 +11,15 @@ from omnigraph.core.meter import Meter
 from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
-from omnigraph.read.at import state_at
+from omnigraph.read.place_names import At
+from omnigraph.read.places import find_place
 from omnigraph.table.dataset import TableRef
 
 
 def find_source(
-    engine: Engine, branch: str, at: str | None, expect_head: str | None, deadline: Deadline, meter: Meter
+    engine: Engine, branch: str, at: At | None, expect_head: str | None, deadline: Deadline, meter: Meter
 ) -> Held:
-    """The newest state of the branch, or the state that the commit ``at`` left: the last commit of its swap."""
+    """The newest state of the branch, or the state at a place: after the last commit of its swap."""
     current = open_txn(engine, branch, deadline=deadline, meter=meter).held
     if expect_head is not None and current.state.head.commit_id != expect_head:
         current = engine.latest(branch, meter)
@@ -28,7 +29,7 @@ def find_source(
                 expected=expect_head,
                 actual=current.state.head.commit_id,
             )
-    return current if at is None else state_at(engine, at, branch=branch, meter=meter)
+    return current if at is None else find_place(engine, at, branch=branch, meter=meter).held
 
 
 def kept_by_another(engine: Engine, source: State, meter: Meter, *, besides: str) -> bool:

@@ -28,9 +28,11 @@ from omnigraph.manifest.ancestry import Place
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.swap import Held
 from omnigraph.options import CommitOptions
-from omnigraph.read.at import commit_row, reclaimed
+from omnigraph.read.at import reclaimed
 from omnigraph.read.failures import is_damage
 from omnigraph.read.lifts import NO_FILLS, Fills, read_fills
+from omnigraph.read.place_names import At, place_text, read_commit_name
+from omnigraph.read.places import commit_named, find_place
 from omnigraph.read.states import View
 from omnigraph.wire.receipt import Receipt
 from omnigraph.wire.undo import UndoPlan
@@ -43,13 +45,23 @@ _MAINTENANCE = "the commit is upkeep: it changed no row, so there is nothing to 
 
 @dataclass(frozen=True, kw_only=True)
 class RevertOptions(CommitOptions):
+    """``commit_id``: the id of a commit, or the beginning of one."""
+
     commit_id: str
     whole_group: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        read_commit_name(self.commit_id)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RestoreOptions(CommitOptions):
-    at: str
+    at: At
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        place_text(self.at)
 
 
 @dataclass(frozen=True)
@@ -72,8 +84,9 @@ def revert(engine: Engine, options: RevertOptions) -> Receipt:
 
 def restore(engine: Engine, options: RestoreOptions) -> Receipt:
     """Make the branch what it was, as a new commit."""
-    digest = documents.digest({"kind": "restore", "at": options.at})
-    return _undo(engine, "restore", options, digest, lambda txn: _restore(txn, options))
+    digest = documents.digest({"kind": "restore", "at": place_text(options.at)})
+    chosen = _Chosen()
+    return _undo(engine, "restore", options, digest, lambda txn: _restore(txn, options, chosen))
 
 
 def plan_revert(engine: Engine, options: RevertOptions) -> UndoPlan:
@@ -83,7 +96,7 @@ def plan_revert(engine: Engine, options: RevertOptions) -> UndoPlan:
 
 def plan_restore(engine: Engine, options: RestoreOptions) -> UndoPlan:
     """What a restore would do now. Writes nothing."""
-    return _plan(engine, "restore", options, lambda txn: _restore(txn, options))
+    return _plan(engine, "restore", options, lambda txn: _restore(txn, options, _Chosen()))
 
 
 @dataclass
@@ -128,7 +141,7 @@ def _plan(engine: Engine, kind: str, options: CommitOptions, prepare: Prepare) -
 
 
 def _revert(txn: Txn, options: RevertOptions) -> Undone:
-    row = commit_row(txn.engine, txn.held, options.commit_id, txn.meter)
+    row = commit_named(txn.engine, txn.held, options.commit_id, txn.meter)
     if row.kind == "init":
         raise InvalidInput(
             f"commit {row.commit_id} made the graph; there is nothing before it",
@@ -194,9 +207,21 @@ def _undone(row: CommitRow, members: Sequence[CommitRow], whole_group: bool) -> 
 # --- restore ------------------------------------------------------------------------------------------------------------
 
 
-def _restore(txn: Txn, options: RestoreOptions) -> Undone:
-    row = commit_row(txn.engine, txn.held, options.at, txn.meter)
-    held = _open(txn, row, row.manifest_version, row.commit_id)
+@dataclass
+class _Chosen:
+    """The state that a restore goes back to. It is chosen once: when the plan is made again, a branch that was named may have
+    moved, and a time counts from now."""
+
+    held: Held | None = field(default=None, repr=False)
+
+    def of(self, txn: Txn, at: At) -> Held:
+        if self.held is None:
+            self.held = find_place(txn.engine, at, branch=txn.branch, meter=txn.meter).held
+        return self.held
+
+
+def _restore(txn: Txn, options: RestoreOptions, chosen: _Chosen) -> Undone:
+    held = chosen.of(txn, options.at)
     if held.state.schema.id != txn.state.schema.id:
         raise _schema_differs(txn, held, "the old state has another schema")
     head = View(txn.engine, txn.held, txn.meter)
@@ -220,7 +245,9 @@ def _merged(txn: Txn, task: Task) -> Prepared:
     if prepared.sources:
         # What the plan takes from is made durable first: a power cut must not take it back under the new commit.
         source = prepared.sources[0]
-        txn.engine.durable.root(source.manifest_version, txn.held)
+        own = source.identity == txn.state.identity
+        newest = txn.held if own else txn.engine.latest_of(source.identity, txn.meter) or task.source.held
+        txn.engine.durable.root(source.manifest_version, newest)
     return prepared
 
 

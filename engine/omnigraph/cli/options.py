@@ -12,7 +12,12 @@ LoadedBranch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The
 ChangedBranch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to change.")]
 MeantBranch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch that is meant.")]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to read.")]
-At = Annotated[str | None, typer.Option("--at", metavar="COMMIT_ID", help="As this commit left it; default: now.")]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at", metavar="PLACE", help="As of a commit, a checkpoint, a branch or a time (2h ago); default: now."
+    ),
+]
 Key = Annotated[
     str | None,
     typer.Option("--key", metavar="KEY", help="Idempotency key: the same key again returns the first receipt."),

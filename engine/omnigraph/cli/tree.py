@@ -162,7 +162,7 @@ COMMANDS: tuple[Command, ...] = (
         "restore",
         "Make the rows of a branch what they were, as a new commit.",
         "omnigraph restore social.omni 01JZX5W9GZ0000000000000000 --dry-run",
-        subject="COMMIT_ID",
+        subject="PLACE",
         needs="restore",
         writes=True,
     ),

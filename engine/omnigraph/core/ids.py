@@ -108,6 +108,11 @@ def is_ulid(text: str) -> bool:
     return len(text) == ULID_CHARS and text[0] <= "7" and _ALPHABET_SET.issuperset(text)
 
 
+def is_ulid_prefix(text: str) -> bool:
+    """Whether some ULID begins with ``text``."""
+    return len(text) <= ULID_CHARS and text[:1] <= "7" and _ALPHABET_SET.issuperset(text)
+
+
 def ulid_time_us(text: str) -> int:
     """The wall-clock time inside a ULID, in microseconds (its resolution is a millisecond)."""
     if not is_ulid(text):

@@ -52,3 +52,10 @@ def list_checkpoints(store: Store, meter: Meter | None = None) -> CheckpointList
         if data is not None:
             found.append(_decode(entry.key, name, data))
     return CheckpointList(sorted(found, key=lambda one: one.name))
+
+
+def find_checkpoint(store: Store, name: str, meter: Meter | None = None) -> Checkpoint | None:
+    """The checkpoint with this name, or None; one GET."""
+    key = layout.checkpoint_key(name)
+    data = store.get(key, meter=meter)
+    return None if data is None else _decode(key, name, data)

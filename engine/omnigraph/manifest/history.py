@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
 
+from omnigraph.core.ids import is_ulid_prefix
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import codec, fragments, reading
 from omnigraph.manifest import rows as r
@@ -68,6 +69,24 @@ class History:
         if own is not None:
             return own
         return next((row.row for row in found if isinstance(row, r.MergedRow)), None)
+
+    def starting(self, held: Held, prefix: str, meter: Meter | None = None) -> list[str]:
+        """Return the ids of commits that begin with this part of an id, those that merges have carried here included."""
+        if not is_ulid_prefix(prefix):
+            return []
+        rows: list[r.HistoryRow] = list(held.state.tail)
+        sizes = strict.fragment_rows(held.handle)
+        large: list[int] = []
+        for index, file in enumerate(archive_files(held)):
+            if sizes[index] > WHOLE_ROWS_MAX:
+                large.append(index)
+            else:
+                rows.extend(self._whole(held, index, file, meter))
+        if large:
+            stored = strict.selected(held.handle, large, f"object_id LIKE '{prefix}%'", meter)
+            rows.extend(fragments.history(codec.from_arrow(stored)))
+        wanted = (row for row in rows if isinstance(row, r.CommitRow | r.MergedRow))
+        return sorted({row.object_id for row in wanted if row.object_id.startswith(prefix)})
 
     def swap_of(self, held: Held, row: r.CommitRow, meter: Meter | None = None) -> tuple[str, ...]:
         """Return the ids of all commits that the swap of this one made visible, in order. No fragment divides them."""

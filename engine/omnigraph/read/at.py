@@ -13,14 +13,15 @@ from enum import Enum
 from typing import Any
 
 from omnigraph.commit import parents
-from omnigraph.commit.engine import MAIN, Branch, Engine
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.lines import read_lines
 from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import Corruption, InvalidInput, NotFound, OmnigraphError, Reclaimed
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import CommitRow
+from omnigraph.manifest.ancestry import Place
+from omnigraph.manifest.rows import CommitRow, MergedRow
 from omnigraph.manifest.swap import Held
 from omnigraph.read.failures import is_damage
-from omnigraph.read.snapshot import Snapshot
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.version_list import version_path
@@ -43,23 +44,43 @@ def judge(*, asked: str, found: str | None, version: int, boundary: int) -> Verd
     return Verdict.RECLAIMED if version <= boundary else Verdict.CORRUPT
 
 
-def snapshot_at(engine: Engine, commit_id: str, *, branch: str = MAIN, meter: Meter | None = None) -> Snapshot:
-    """The graph as this commit left it. What this process knows of the commit already is not asked again."""
-    held = state_at(engine, commit_id, branch=branch, meter=meter or Meter())
-    return Snapshot(engine, branch, held, asked=commit_id)
-
-
-def state_at(engine: Engine, commit_id: str, *, branch: str, meter: Meter) -> Held:
-    """The state that a commit in the history of a branch left, whichever line it was made on."""
+def state_in_history(engine: Engine, commit_id: str, *, branch: str, meter: Meter) -> Held | None:
+    """The state that a commit in the history of a branch left, whichever line it was made on; None where it is not in it. What
+    this process knows of the commit already is not asked again."""
     engine.ref_of(branch, meter)
     current = engine.known(branch)
     row = None if current is None else _known_row(engine, current, commit_id, meter)
     if row is None or current is None:
         current = read_current(engine, branch, meter=meter)
-        row = commit_row(engine, current, commit_id, meter)
-    if current.state.head.commit_id == commit_id:
-        return current
-    return _open(engine, branch, current, row, meter)
+        row = find_row(engine, current, commit_id, meter)
+    if row is None or current.state.head.commit_id == commit_id:
+        return None if row is None else current
+    return open_place(engine, _place(row), current, meter)
+
+
+def state_on_any_line(engine: Engine, commit_id: str, meter: Meter) -> Held | None:
+    """The state that a commit left on whichever line there is, those of deleted branches included. None: no line has it."""
+    read = read_lines(engine, meter)
+    carried: tuple[CommitRow, Held] | None = None
+    for line in read.lines:
+        row = engine.history.find(line.held, commit_id, meter=meter)
+        if isinstance(row, CommitRow):
+            return open_place(engine, _place(row), line.held, meter)
+        if isinstance(row, MergedRow):
+            carried = carried or (row.row, line.held)
+    if carried is not None:
+        return open_place(engine, _place(carried[0]), carried[1], meter)
+    for trouble in read.troubles:
+        raise Corruption(
+            f"commit {commit_id} is on no line that can be read, and {trouble.message}",
+            hint="run `omnigraph verify`, which names what cannot be read",
+            object=trouble.object,
+        )
+    return None
+
+
+def _place(row: CommitRow) -> Place:
+    return Place(row.ref, row.manifest_version, row.commit_id)
 
 
 def _known_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> CommitRow | None:
@@ -75,80 +96,90 @@ def _known_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> C
     return row if isinstance(row, CommitRow) else None
 
 
+def find_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> CommitRow | None:
+    """The row of a commit in the history of a branch: its own line first, then those that it was made from. None: it has none.
+    Raises ``NotFound`` for one that was aborted: it is in no history."""
+    found = parents.find(engine, current, commit_id, meter)
+    if found is not None and found.commit is None:
+        raise _no_commit(commit_id, "was aborted; it changed nothing")
+    return None if found is None else found.commit
+
+
 def commit_row(engine: Engine, current: Held, commit_id: str, meter: Meter) -> CommitRow:
-    """The row of a commit in the history of a branch: its own line first, then those that it was made from."""
+    """The row of a commit in the history of a branch. Raises ``NotFound`` where there is none."""
     if not isinstance(commit_id, str):
         raise InvalidInput(f"the id of a commit is a text, not {str(commit_id)[:80]!r}")
-    found = parents.find(engine, current, commit_id, meter)
-    if found is not None and found.commit is not None:
-        return found.commit
-    ended = "was aborted; it changed nothing" if found is not None else "is not in the history"
-    raise NotFound(
-        f"commit {commit_id[:80]!r} {ended}",
+    row = find_row(engine, current, commit_id, meter)
+    if row is None:
+        raise not_in_history(commit_id)
+    return row
+
+
+def not_in_history(commit_id: str) -> NotFound:
+    return _no_commit(commit_id, "is not in the history")
+
+
+def _no_commit(commit_id: str, why: str) -> NotFound:
+    return NotFound(
+        f"commit {commit_id[:80]!r} {why}",
         hint="`omnigraph commit list` shows the commits of the graph",
         commit_id=commit_id[:80],
     )
 
 
-def _open(engine: Engine, branch: str, current: Held, row: CommitRow, meter: Meter) -> Held:
-    held = _try(engine, row, meter)
-    found = _found(held, row) if held is not None else None
+def open_place(engine: Engine, place: Place, current: Held, meter: Meter) -> Held:
+    """The state at a place, if it is the state of that commit. ``current``: a newest state, for the error where it is not."""
+    held = _try(engine, place, meter)
+    found = _found(held, place) if held is not None else None
     boundary = 0
-    if found != row.commit_id:
+    if found != place.commit:
         # Only now: what opens and says the right id needs neither the newest state nor the boundary.
-        current = _newest_of(engine, branch, current, row, meter)
-        identity = current.state.identity if row.ref == current.state.ref else _identity(engine, row)
-        repeated = current.state.head.boundary if row.ref == current.state.ref else 0
+        identity = _identity(engine, place)
+        current = engine.latest_of(identity, meter) or current
+        repeated = current.state.head.boundary if place.ref == current.state.ref else 0
         boundary = engine.boundary.value(identity, repeated=repeated, meter=meter)
-    match judge(asked=row.commit_id, found=found, version=row.manifest_version, boundary=boundary):
+    match judge(asked=place.commit, found=found, version=place.version, boundary=boundary):
         case Verdict.RECLAIMED:
-            raise reclaimed(engine, current, row.commit_id, meter)
+            raise reclaimed(engine, current, place.commit, meter)
         case Verdict.CORRUPT:
-            if found is None and _moved_aside(engine, row, meter):
+            if found is None and _moved_aside(engine, place, meter):
                 raise Reclaimed(
-                    f"commit {row.commit_id} was lost in a power cut: its version {row.manifest_version} was torn",
-                    commit_id=row.commit_id,
+                    f"commit {place.commit} was lost in a power cut: its version {place.version} was torn",
+                    commit_id=place.commit,
                     oldest=None,
                 )
             state = "is missing" if found is None else f"belongs to commit {found}"
             raise Corruption(
-                f"version {row.manifest_version} of __manifest {state}; the history names it for {row.commit_id}",
+                f"version {place.version} of __manifest {state}; the history names it for {place.commit}",
                 object="__manifest",
-                version=row.manifest_version,
-                expected=row.commit_id,
+                version=place.version,
+                expected=place.commit,
                 actual=found,
             )
     assert held is not None
     return held
 
 
-def _moved_aside(engine: Engine, row: CommitRow, meter: Meter) -> bool:
+def _moved_aside(engine: Engine, place: Place, meter: Meter) -> bool:
     """Whether `repair` has found the version torn. Asked only where it is not there."""
-    path = version_path(TableRef(layout.MANIFEST, row.ref), row.manifest_version)
+    path = version_path(TableRef(layout.MANIFEST, place.ref), place.version)
     moved = engine.store.list(layout.QUARANTINED_VERSIONS, meter=meter)
     return any(entry.key.endswith(f"/{path}") for entry in moved)
 
 
-def _newest_of(engine: Engine, branch: str, current: Held, row: CommitRow, meter: Meter) -> Held:
-    """The newest state of the line that a commit was made on; of the branch where that line is gone."""
-    if row.ref == current.state.ref:
-        return read_current(engine, branch, meter=meter)
-    return engine.latest_of(_identity(engine, row), meter) or current
+def _identity(engine: Engine, place: Place) -> str:
+    return engine.graph_id if place.ref is None else place.ref[2:]
 
 
-def _identity(engine: Engine, row: CommitRow) -> str:
-    return engine.graph_id if row.ref is None else row.ref[2:]
+def _found(held: Held, place: Place) -> str:
+    """The id to compare with the place's: its own if it is one of the commits that this version made visible."""
+    return place.commit if place.commit in held.state.commits_of_version() else held.state.head.commit_id
 
 
-def _found(held: Held, row: CommitRow) -> str:
-    """The id to compare with the row's: its own if it is one of the commits that this version made visible."""
-    return row.commit_id if row.commit_id in held.state.commits_of_version() else held.state.head.commit_id
-
-
-def _try(engine: Engine, row: CommitRow, meter: Meter) -> Held | None:
-    """The manifest at the version that the row names; None if that is not there, or not whole, any more."""
+def _try(engine: Engine, place: Place, meter: Meter) -> Held | None:
+    """The manifest at the version of a place; None if that is not there, or not whole, any more."""
     try:
-        return engine.manifest.open_at(row.ref, row.manifest_version, meter)
+        return engine.manifest.open_at(place.ref, place.version, meter)
     except OmnigraphError as error:
         if is_damage(error):
             return None
@@ -193,16 +224,16 @@ def _oldest_left(engine: Engine, current: Held, meter: Meter) -> str | None:
     commits = [row for row in engine.history.rows(current, meter) if isinstance(row, CommitRow)]
     for row in reversed(commits):
         if row.manifest_version in left:
-            held = _try(engine, row, meter)
-            if held is not None and _found(held, row) == row.commit_id:
+            held = _try(engine, _place(row), meter)
+            if held is not None and _found(held, _place(row)) == row.commit_id:
                 return row.commit_id
     return current.state.head.commit_id
 
 
-def reclaimed_since(engine: Engine, branch: Branch, held: Held, meter: Meter) -> OmnigraphError | None:
+def reclaimed_since(engine: Engine, held: Held, meter: Meter) -> OmnigraphError | None:
     """The error for a snapshot whose files are gone because a cleanup took its version; None if none did."""
     boundary = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
     if held.version > boundary:
         return None
-    current = engine.latest(branch, meter)
+    current = engine.latest_of(held.state.identity, meter) or held
     return None if current.version == held.version else reclaimed(engine, current, held.state.head.commit_id, meter)

@@ -14,19 +14,16 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from omnigraph.commit.engine import MAIN, Engine, gather
-from omnigraph.commit.lines import read_lines
-from omnigraph.commit.txn import read_current
+from omnigraph.commit.engine import Engine, gather
 from omnigraph.core import operation
 from omnigraph.core.errors import InvalidInput, NotFound
-from omnigraph.core.ids import is_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import html_table
-from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.swap import Held
-from omnigraph.read.at import state_at
 from omnigraph.read.lifts import Fills
+from omnigraph.read.place_names import At
+from omnigraph.read.places import find_place
 from omnigraph.read.row_changes import explained, fills_between, paired_types, row_changes
 from omnigraph.read.states import Versioned, View
 from omnigraph.schema import Catalog, EdgeType, SchemaStep, StepKind, TableType, diff_catalogs
@@ -62,7 +59,7 @@ class ComparedState:
     held: Held = field(repr=False)
 
 
-def diff_of(engine: Engine, a: str, b: str, types: Iterable[str] | None, *, stat: bool = False) -> Diff:
+def diff_of(engine: Engine, a: At, b: At, types: Iterable[str] | None, *, stat: bool = False) -> Diff:
     """Compare two states. Nothing is read of their tables yet, but for ``stat``."""
     meter = Meter()
     before, after = gather([engine.spawn(_compared, engine, place, meter) for place in (a, b)])
@@ -73,33 +70,9 @@ def diff_of(engine: Engine, a: str, b: str, types: Iterable[str] | None, *, stat
     return found
 
 
-def _compared(engine: Engine, place: object, meter: Meter) -> ComparedState:
-    """The state at a commit, a checkpoint or a branch."""
-    if not isinstance(place, str) or not place:
-        raise InvalidInput(
-            f"a state to compare is named by a text, not {str(place)[:80]!r}",
-            hint="name a commit, a checkpoint or a branch",
-        )
-    if is_ulid(place):
-        return _of_commit(engine, place, MAIN, meter)
-    pinned = next((one for one in list_checkpoints(engine.store, meter) if one.name == place), None)
-    if pinned is not None:
-        return _of_commit(engine, pinned.commit_id, pinned.branch, meter)
-    held = read_current(engine, place, meter=meter)
-    return ComparedState(place, held.state.head.commit_id, held)
-
-
-def _of_commit(engine: Engine, commit_id: str, branch: str, meter: Meter) -> ComparedState:
-    try:
-        held = state_at(engine, commit_id, branch=branch, meter=meter)
-    except NotFound:
-        lines = read_lines(engine, meter).lines
-        found = (one.name for one in lines if one.name and engine.history.find(one.held, commit_id, meter=meter))
-        name = next(found, None)
-        if name is None:
-            raise
-        return _of_commit(engine, commit_id, name, meter)
-    return ComparedState(branch, commit_id, state_as_of(engine, held, commit_id, meter))
+def _compared(engine: Engine, place: At, meter: Meter) -> ComparedState:
+    found = find_place(engine, place, meter=meter)
+    return ComparedState(found.branch, found.commit_id, state_as_of(engine, found.held, found.commit_id, meter))
 
 
 def state_as_of(engine: Engine, held: Held, commit_id: str, meter: Meter) -> Held:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from omnigraph.commit.plan import BranchName
 from omnigraph.core.errors import InvalidInput, OmnigraphError
 from omnigraph.read.at import reclaimed_since
 from omnigraph.read.failures import damaged, is_damage
@@ -106,8 +105,7 @@ def explained(*tables: Versioned) -> Iterator[None]:
             raise
         for one in tables:
             view = one.view
-            line = BranchName(view.state.head.name, view.state.identity)
-            gone = reclaimed_since(view.engine, line, view.held, view.meter)
+            gone = reclaimed_since(view.engine, view.held, view.meter)
             if gone is not None:
                 raise gone from error
         known = error.facts.get("file")

@@ -337,7 +337,7 @@ class Snapshot:
     def _reclaimed(self, meter: Meter) -> OmnigraphError | None:
         from omnigraph.read.at import reclaimed_since
 
-        return reclaimed_since(self._engine, self._branch, self._held, meter)
+        return reclaimed_since(self._engine, self._held, meter)
 
     def _entry(self, pin: Pin) -> TableEntry:
         where = MAIN if pin.ref is None else pin.ref
@@ -345,6 +345,6 @@ class Snapshot:
 
 
 def _reopen(store: Store, branch: str, commit_id: str) -> Snapshot:
-    from omnigraph.read.at import snapshot_at
+    from omnigraph.read.places import snapshot_at
 
     return snapshot_at(Engine(store, read_only=True), commit_id, branch=branch)

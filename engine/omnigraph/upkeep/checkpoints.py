@@ -6,17 +6,16 @@ second sees the other. One that came too late is taken back, with an error that 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.gate import entering
 from omnigraph.core import failpoints
 from omnigraph.core.errors import AlreadyExists, Corruption, NotFound, OmnigraphError, Reclaimed
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.checkpoints import encode, list_checkpoints
-from omnigraph.manifest.rows import AbortRow, CommitRow
 from omnigraph.manifest.state import State
 from omnigraph.options import check_actor
+from omnigraph.read.place_names import At
+from omnigraph.read.places import find_place
 from omnigraph.store import KeyExists, layout
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep.cleanup_plan import comes_too_late
@@ -30,8 +29,8 @@ class Checkpoints:
         self._engine = engine
         self._actor = actor
 
-    def create(self, name: str, at: str | None = None, *, branch: str = MAIN, actor: str | None = None) -> Checkpoint:
-        """Pin the head of a branch, or the commit ``at``."""
+    def create(self, name: str, at: At | None = None, *, branch: str = MAIN, actor: str | None = None) -> Checkpoint:
+        """Pin the head of a branch, or a place: a commit, another checkpoint, a branch, a time."""
         who = check_actor(actor, self._actor)
         with entering(self._engine, "checkpoints.create", writes=True):
             return create(self._engine, name, at=at, branch=branch, actor=who)
@@ -50,33 +49,21 @@ class Checkpoints:
 
 
 def create(
-    engine: Engine, name: str, *, at: str | None, branch: str, actor: str | None, meter: Meter | None = None
+    engine: Engine, name: str, *, at: At | None, branch: str, actor: str | None, meter: Meter | None = None
 ) -> Checkpoint:
     meter = meter or Meter()
     key = layout.checkpoint_key(str(name))
-    held = engine.latest(branch, meter)
-    commit_id = held.state.head.commit_id if at is None else str(at)
-    row = engine.history.find(held, commit_id, meter=meter)
-    if not isinstance(row, CommitRow):
-        why = "was aborted; it changed nothing" if isinstance(row, AbortRow) else "is not in the history"
-        raise NotFound(
-            f"commit {commit_id[:80]!r} {why}", hint="`omnigraph commit list` shows the commits of the graph"
-        )
-    made = Checkpoint(
-        name,
-        row.commit_id,
-        branch,
-        held.state.identity,
-        row.ref,
-        row.manifest_version,
-        actor,
-        engine.clock.now_us(),
-    )
     # A commit that does not open any more is refused before its name is taken. What stands in the file is the last commit of
     # the swap that made it visible: a state has one name.
-    made = _as_head(engine, made, meter)
+    held = engine.latest(branch, meter)
+    if at is not None:
+        found = find_place(engine, at, branch=branch, meter=meter)
+        held, branch = found.held, found.branch
+    state = held.state
+    now_us = engine.clock.now_us()
+    made = Checkpoint(name, state.head.commit_id, branch, state.identity, state.ref, state.version, actor, now_us)
     _check_opens(engine, made, meter)
-    engine.durable.root(made.manifest_version, held)
+    engine.durable.root(made.manifest_version, engine.latest_of(state.identity, meter) or held)
     try:
         engine.store.create(key, encode(made), meter=meter)
     except KeyExists as error:
@@ -85,7 +72,7 @@ def create(
         ) from error
     failpoints.hit("checkpoint.created")
     try:
-        doomed = engine.boundary.value(held.state.identity, repeated=held.state.head.boundary, meter=meter)
+        doomed = engine.boundary.value(state.identity, repeated=state.head.boundary, meter=meter)
         if comes_too_late(made.manifest_version, doomed, kept_by_another=False):
             others = _pinned_by_another(engine, made, meter)
             if comes_too_late(made.manifest_version, doomed, kept_by_another=others):
@@ -109,18 +96,6 @@ def state_of(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> State:
             actual=state.head.commit_id,
         )
     return state
-
-
-def _as_head(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> Checkpoint:
-    """The same checkpoint under the id of the last commit of its version."""
-    try:
-        state = engine.manifest.open_at(checkpoint.ref, checkpoint.manifest_version, meter).state
-    except (NotFound, Corruption) as error:
-        raise _too_late(checkpoint) from error
-    row = state.in_tail(checkpoint.commit_id)
-    if not isinstance(row, CommitRow) or row.manifest_version != checkpoint.manifest_version:
-        raise _too_late(checkpoint)
-    return replace(checkpoint, commit_id=state.head.commit_id)
 
 
 def _check_opens(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> None:

@@ -108,7 +108,8 @@ def test_a_branch_of_a_branch_has_the_history_of_both(graph: og.Graph) -> None:
     assert fresh.snapshot("a/b", at=str(first)).get("Person", "ann")
     assert fresh.snapshot("a/b", at=before[-1]).count("Person") == 0
     with pytest.raises(NotFound):
-        fresh.snapshot("a", at=str(second))
+        fresh.snapshot("a", at=str(second)[:25])
+    assert fresh.snapshot("a", at=str(second)).branch == "a/b", "a whole id is found on every line"
     assert {one.name: one.parent and one.parent.branch for one in fresh.branches.list(heads=True)} == {
         "main": None, "a": "main", "a/b": "a",
     }  # fmt: skip

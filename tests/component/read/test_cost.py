@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from omnigraph.commit.engine import Engine
-from omnigraph.read.at import snapshot_at
 from omnigraph.read.commits import find_commit, list_commits
+from omnigraph.read.places import snapshot_at
 from omnigraph.read.snapshot import snapshot_of_branch
 from omnigraph.testing.faults import FaultProxy
 from tests.component.read.material import cold, new_graph, people, put

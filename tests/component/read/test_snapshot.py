@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph.commit.engine import Engine
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
-from omnigraph.read.at import snapshot_at
+from omnigraph.read.places import snapshot_at
 from omnigraph.read.snapshot import Snapshot, snapshot_of_branch
 from omnigraph.schema.arrow import table_schema
 from tests.component.read.material import EVERY_KIND, SOCIAL, catalog_of, cold, knows, new_graph, people, put

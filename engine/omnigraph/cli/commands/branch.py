@@ -20,7 +20,8 @@ def run_merge(
     call: Call,
     into: Annotated[str, typer.Option("--into", metavar="NAME", help="The branch to change.")] = "main",
     at: Annotated[
-        str | None, typer.Option("--at", metavar="COMMIT_ID", help="Merge the source as this commit left it.")
+        str | None,
+        typer.Option("--at", metavar="PLACE", help="Merge the source as of one of its commits, or of a time."),
     ] = None,
     strict_rows: Annotated[
         bool,

@@ -14,7 +14,9 @@ from omnigraph.wire.cleanup import Checkpoint, CheckpointDeleted, CheckpointName
 
 def run_create(
     call: Call,
-    at: Annotated[str | None, typer.Option("--at", metavar="COMMIT", help="The commit to pin; else the head.")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="PLACE", help="The commit or time to pin; else the head.")
+    ] = None,
 ) -> Answer:
     """Pin a commit: no cleanup takes it until the checkpoint is deleted."""
     with call.writing() as graph:

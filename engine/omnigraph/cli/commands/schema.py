@@ -41,7 +41,9 @@ _Loss = Annotated[bool, typer.Option("--allow-data-loss", help="Make drops hard:
 def run_show(
     call: Call,
     format: Annotated[str, typer.Option("--format", metavar="|".join(FORMATS), help="How to print it.")] = "pg",
-    at: Annotated[str | None, typer.Option("--at", metavar="COMMIT", help="As it was at this commit.")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="PLACE", help="As of a commit, a checkpoint, a branch or a time.")
+    ] = None,
     branch: MeantBranch = "main",
 ) -> Answer:
     """Print the accepted schema, or a diagram of it."""
