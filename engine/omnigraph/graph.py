@@ -632,10 +632,13 @@ class Graph:
         memory_mb: int | None = None,
         branches: Sequence[str] | None = None,
         *,
+        settle: bool | None = None,
         actor: str | None = None,
         progress: Listener | None = None,
     ) -> OptimizeReport:
-        """Fewer, larger files and indexes that cover them, beside living writers. Changes no content."""
+        """Fewer, larger files and indexes that cover them, beside living writers. Changes no content. ``branches``: None means main;
+        tables that a branch inherits are left to the branch that commits to them. ``settle``: copy what tables read from other lines
+        into their own folders, so that they can be read without these (None: on main, up to 256 MiB a table)."""
         from omnigraph.upkeep.optimize import optimize
 
         with self._doing("optimize", writes=True, listener=progress):
@@ -645,6 +648,7 @@ class Graph:
                 target_rows=target_rows,
                 memory_mb=memory_mb,
                 branches=branches,
+                settle=settle,
                 actor=self._who(actor),
             )
 

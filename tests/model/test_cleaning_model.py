@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from omnigraph import graph as graphs
+from omnigraph.branch.branches import Branches
 from omnigraph.commit import decide as engine
 from omnigraph.commit.decide import Check, PublishCheck
 from omnigraph.testing.cleaning_model import Cleaning, Rules, Setting
@@ -96,11 +97,12 @@ def test_without_the_guard_some_order_of_requests_does_harm(setting: Setting, ha
 
 def test_whoever_makes_a_root_or_deletes_versions_is_in_the_model() -> None:
     """A new door of this kind needs a setting here, before it is relied on."""
-    modelled = {"cleanup", "plan_cleanup", "checkpoints"}
+    modelled = {"cleanup", "plan_cleanup", "checkpoints", "branches"}  # branches: in tests/model/test_names_model.py
     doors = {name for name, _ in inspect.getmembers(graphs.Graph) if not name.startswith("_")}
     about = ("clean", "checkpoint", "branch", "tag", "vacuum", "expire")
     assert {name for name in doors if any(word in name for word in about)} == modelled
     assert public(Checkpoints) == {"create", "list", "delete"}
+    assert public(Branches) == {"create", "list", "delete", "merge"}
 
 
 def public(kind: type) -> set[str]:

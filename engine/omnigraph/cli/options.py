@@ -9,8 +9,14 @@ import typer
 from omnigraph.options import DEADLINE_S as DEADLINE_S
 
 LoadedBranch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to load into.")]
+FromBranch = Annotated[
+    str | None, typer.Option("--from", metavar="NAME", help="Make the branch from this one, if it is not there.")
+]
 ChangedBranch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to change.")]
 MeantBranch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch that is meant.")]
+Branches = Annotated[
+    list[str] | None, typer.Option("--branch", metavar="NAME", help="This branch only; may be repeated.")
+]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to read.")]
 At = Annotated[
     str | None,

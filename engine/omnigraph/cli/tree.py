@@ -143,6 +143,28 @@ COMMANDS: tuple[Command, ...] = (
         needs="diff",
     ),
     Command(
+        "branch create",
+        "Make a branch from another one; no table is copied.",
+        "omnigraph branch create social.omni review",
+        subject="NAME",
+        needs="branches",
+        writes=True,
+    ),
+    Command(
+        "branch list",
+        "List the branches, main first.",
+        "omnigraph branch list social.omni --heads",
+        needs="branches",
+    ),
+    Command(
+        "branch delete",
+        "Show what deleting a branch would lose; with --confirm delete it.",
+        "omnigraph branch delete social.omni review --confirm",
+        subject="NAME",
+        needs="branches",
+        writes=True,
+    ),
+    Command(
         "branch merge",
         "Merge a branch into another, as one commit.",
         "omnigraph branch merge social.omni review --into main --dry-run",

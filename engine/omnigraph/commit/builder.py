@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.commit.effects import RULES, BasePin, Effect, Target
+from omnigraph.commit.pins import forked_bases
 from omnigraph.commit.plan import (
     Base,
     BranchName,
@@ -170,6 +171,7 @@ def _first(state: State, step: Step, op: str, mint: Minting) -> tuple[Target | N
     if not rule.lands:
         return None, base, pin.identity
     if isinstance(step, ForkTable):
+        forked_bases(pin)  # refused here, before anything is durable
         return Target(pin.location, f"f-{op}", pin.version, mint.uuid()), base, pin.identity
     if not rule.mints_uuid:
         return Target(pin.location, pin.ref, None, None), base, pin.identity

@@ -120,6 +120,13 @@ def read_lines(
     return GraphLines(tuple(found), sources_kept, remains, tuple(troubles))
 
 
+def branch_names(engine: Engine, meter: Meter) -> dict[str, str]:
+    """The names of branches by their identities, main's included."""
+    entries = Names(engine.store).all(meter)
+    found = {entry.identity: entry.name for entry in entries if entry.state == "bound"}
+    return found | {engine.latest(MAIN, meter).state.identity: MAIN}
+
+
 def list_folders(engine: Engine, meter: Meter) -> tuple[str, ...]:
     return engine.store.folders(layout.MANIFEST_LINES, meter=meter)
 

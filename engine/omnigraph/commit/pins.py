@@ -8,6 +8,7 @@ from typing import Any
 
 from omnigraph.commit.effects import Chain
 from omnigraph.commit.plan import PublishPlan, Registration
+from omnigraph.core.errors import Refused
 from omnigraph.manifest.rows import BaseVersion, Pin
 from omnigraph.manifest.state import State
 from omnigraph.table.dataset import bases_in_use
@@ -40,8 +41,17 @@ def pin_of(state: State, identity: str) -> Pin | None:
 
 
 def forked_bases(old: Pin) -> tuple[BaseVersion, ...]:
-    """The bases of a line that was forked from this pin, nearest first."""
-    return (BaseVersion(old.ref, old.version, True), *old.bases)[:BASES_MAX]
+    """The bases of a line that was forked from this pin, nearest first. Beyond the bound those go that are not needed. No root
+    would keep a needed one that is not listed, so the table has to be settled first."""
+    bases = (BaseVersion(old.ref, old.version, True), *old.bases)
+    if any(base.needed for base in bases[BASES_MAX:]):
+        raise Refused(
+            f"table {old.key} reads files of {len(bases)} lines that were forked one from the other, and {BASES_MAX} is the most",
+            hint="run `omnigraph optimize --settle --branch NAME` on the branch that this one was made from, and make this one again",
+            reason="bases",
+            table=old.key,
+        )
+    return bases[:BASES_MAX]
 
 
 def landing_pin(state: State, plan: PublishPlan, chain: Chain) -> Pin:

@@ -6,7 +6,8 @@ what makes writes and look-ups slower for all until the command named is run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -101,12 +102,28 @@ def unmerged(pin: Pin) -> int:
     return max(0, pin.fragments - pin.rows // FULL_FRAGMENT_ROWS)
 
 
-def weigh(state: State, keys: Iterable[str], intents: int, bounds: Bounds) -> Pressure:
-    """What a write to these tables meets. Pure."""
-    pins = [state.tables[key] for key in keys if key in state.tables]
-    worst = max(pins, key=unmerged, default=None)
+def is_mixed(pin: Pin) -> bool:
+    """Whether the pin counts fragments of other lines as well."""
+    return any(base.needed for base in pin.bases)
+
+
+def weigh(
+    state: State,
+    keys: Iterable[str],
+    intents: int,
+    bounds: Bounds,
+    own: Callable[[Pin], int] = lambda pin: pin.fragments,
+) -> Pressure:
+    """What a write to these tables meets. Pure but for ``own``, which counts the fragments of a pin that lie in its own folder.
+    Those of other lines are not this branch's to merge, so they never count against it."""
+    least = min((bound for bound in (bounds.warn, bounds.slow, bounds.fail) if bound is not None), default=math.inf)
+    pins = [state.tables[key] for key in keys if key in state.tables and state.tables[key].owner == state.identity]
+    counts = {pin.key: unmerged(pin) for pin in pins}
+    # Only where it matters: counting opens the table.
+    counts |= {pin.key: min(counts[pin.key], own(pin)) for pin in pins if is_mixed(pin) and counts[pin.key] >= least}
+    worst = max(counts, key=counts.__getitem__, default="")
     figures = [
-        (unmerged(worst) if worst is not None else 0, FRAGMENTS, worst.key if worst is not None else ""),
+        (counts.get(worst, 0), FRAGMENTS, worst),
         (max(0, state.version - state.head.boundary), VERSIONS, "__manifest"),
         (intents, INTENTS, "__recovery"),
     ]

@@ -17,7 +17,7 @@ from omnigraph.core import failpoints, progress
 from omnigraph.core.ids import new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
-from omnigraph.table import compaction, indices
+from omnigraph.table import compaction, indices, settle
 from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef
 
 # --- what is to be committed --------------------------------------------------------------------------------------------
@@ -52,7 +52,14 @@ class AddIndices:
     removed: tuple[Any, ...] = field(repr=False)
 
 
-UpkeepStep = StripSettings | CommitRewrites | RewriteNow | AddIndices
+@dataclass(frozen=True)
+class NameCopies:
+    """Files of other lines that were copied into this line's folder, and are to be read from there."""
+
+    settled: settle.Settled = field(repr=False)
+
+
+UpkeepStep = StripSettings | CommitRewrites | RewriteNow | AddIndices | NameCopies
 
 
 @dataclass
@@ -63,6 +70,7 @@ class Achieved:
     rows: int = 0
     bytes: int = 0
     lost: int = 0
+    settled_bytes: int = 0
     stripped: tuple[str, ...] = ()
 
 
@@ -132,6 +140,8 @@ class UpkeepLine:
             return self._strip()
         if isinstance(step, AddIndices):
             return self._add_indices(step)
+        if isinstance(step, NameCopies):
+            return self._name_copies(step.settled)
         if isinstance(step, RewriteNow):
             chosen = compaction.plan_rewrites(self.current, step.limits)
             return self._rewrite([rewritten(task, self.current, self.meter) for task in chosen], None)
@@ -153,6 +163,17 @@ class UpkeepLine:
             step.base, step.added, step.removed, uuid=new_uuid(), properties=self.properties
         )
         return self.send(lambda: self.engine.tables.commit(self.ref, step.base, transaction, self.meter), 1)
+
+    def _name_copies(self, settled: settle.Settled) -> bool:
+        base = self.current
+        if not settle.still_there(settled, base):
+            self.achieved.lost += 1
+            return True
+        transaction = settle.transaction(base, settled, uuid=new_uuid(), properties=self.properties)
+        if not self.send(lambda: self.engine.tables.commit(self.ref, base, transaction, self.meter), 1):
+            return False
+        self.achieved.settled_bytes += settled.bytes
+        return True
 
     def _rewrite(self, results: list[Any], signature: frozenset[tuple[str, str]] | None) -> bool:
         """Commit the rewrites whose fragments are unchanged since. One conflict costs one rewrite; the others stand, because

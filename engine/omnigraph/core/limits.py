@@ -42,6 +42,10 @@ class Limits:
     intent_bytes: int = _limit(4 * _MIB, "bytes of one intent")
     # Held whole in memory when it is written and read.
     note_bytes: int = _limit(64 * _MIB, "bytes of one note")
+    # What upkeep copies on its own account, so that main can be read without the files of a branch.
+    settled_bytes: int = _limit(
+        256 * _MIB, "bytes of other lines that optimize copies into one table of main by itself"
+    )
     actor_bytes: int = _limit(256, "bytes of an actor")
     idempotency_key_bytes: int = _limit(256, "bytes of an idempotency key")
 

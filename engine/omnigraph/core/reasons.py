@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
 Reason = Literal[
+    "bases",
     "clock",
     "drift",
     "forked-process",
@@ -29,6 +30,7 @@ Reason = Literal[
 """Why something is refused. The list is closed: a new reason is added here and to ``REASONS``."""
 
 REASONS: Final[Mapping[Reason, str]] = {
+    "bases": "A table reads files of too many lines, each forked from the one before.",
     "clock": "The clock of this machine and that of the store differ too much to tell what is young.",
     "drift": "A table has versions above the published one that no operation explains.",
     "forked-process": "The graph was opened before this process was forked; its threads stayed in the parent.",

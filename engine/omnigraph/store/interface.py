@@ -74,6 +74,10 @@ class Store(Protocol):
     def replace(self, key: str, data: bytes, *, meter: Meter | None = None) -> None:
         """Write an object whatever was there. Readers see the old bytes or the new ones."""
 
+    def copy(self, source: str, target: str, *, meter: Meter | None = None) -> None:
+        """Make ``target`` hold what ``source`` holds, whatever its size and whatever was there. A store that can copies by
+        itself. Readers see the old object or the new one. An error where there is no ``source``."""
+
     def get(self, key: str, *, meter: Meter | None = None) -> bytes | None:
         """The object, or ``None`` if the store says that there is none."""
 

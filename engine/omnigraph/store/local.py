@@ -38,6 +38,8 @@ _NO_HARD_LINKS: Final = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 )
 
+_COPIED_BYTES = 1 << 20
+
 
 class LocalStore:
     """``Store`` below one folder, which is made with the first write."""
@@ -112,6 +114,15 @@ class LocalStore:
             self._sync_named(path)
         failpoints.hit("store.replaced", key=key)
 
+    def copy(self, source: str, target: str, *, meter: Meter | None = None) -> None:
+        path = self._path(target)
+        self.check_conditional_create(meter=meter)
+        with self._translated("copy", source), open(self._path(source), "rb") as file:
+            _count(meter, target, written=os.fstat(file.fileno()).st_size)
+            with self._temporary(path, iter(lambda: file.read(_COPIED_BYTES), b"")) as temporary:
+                os.replace(temporary, path)
+                self._sync_named(path)
+
     def _link_new(self, key: str, data: bytes) -> bool:
         """Create; false if the name is taken."""
         path = self._path(key)
@@ -154,16 +165,17 @@ class LocalStore:
         self._named_folders.add(folder)
 
     @contextmanager
-    def _temporary(self, path: str, data: bytes) -> Iterator[str]:
+    def _temporary(self, path: str, data: bytes | Iterator[bytes]) -> Iterator[str]:
         """A synced file beside ``path``, gone afterwards if it is still there."""
         temporary = f"{path}#{secrets.randbits(63)}"
         descriptor = self._open_new(temporary)
         try:
             try:
                 with os.fdopen(descriptor, "wb", buffering=0) as file:
-                    rest = memoryview(data)
-                    while rest:
-                        rest = rest[file.write(rest) :]
+                    for piece in [data] if isinstance(data, bytes) else data:
+                        rest = memoryview(piece)
+                        while rest:
+                            rest = rest[file.write(rest) :]
                     os.fsync(file.fileno())
                 yield temporary
             finally:

@@ -54,7 +54,8 @@ def open_store(
 
 
 def _absolute(path: str) -> str:
-    return os.path.abspath(path)
+    # Without links: forks name the place of what they were made from as it is written here, for everybody.
+    return os.path.realpath(path)
 
 
 def _path_of_file_uri(text: str, shown: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from omnigraph.core import failpoints
@@ -33,6 +34,8 @@ _CREATE_S: Final = 45.0
 # The protocol's own bound on one multi-object delete.
 _DELETE_BATCH: Final = 1_000
 _PAGE: Final = 1_000
+# What a store copies in one request.
+_COPY_BYTES_MAX = 5 * 1024**3
 
 
 class S3Store:
@@ -148,6 +151,27 @@ class S3Store:
             written=len(data),
         )
         failpoints.hit("store.replaced", key=key)
+
+    def copy(self, source: str, target: str, *, meter: Meter | None = None) -> None:
+        check_key(source)
+        check_key(target)
+        self.check_conditional_create(meter=meter)
+        size = self.size(source, meter=meter) or 0  # where there is none, the request below says so
+        origin: Any = {"Bucket": self._bucket, "Key": self._prefix + source}
+        place: Any = {"Bucket": self._bucket, "Key": self._prefix + target}
+        if size <= _COPY_BYTES_MAX:
+            self._send(lambda client: client.copy_object(**place, CopySource=origin), "copy", source, meter)
+            return
+        begun: Any = self._send(lambda client: client.create_multipart_upload(**place), "copy", target, meter)
+        place["UploadId"] = begun["UploadId"]
+        parts = []
+        for number, start in enumerate(range(0, size, _COPY_BYTES_MAX), 1):
+            span = f"bytes={start}-{min(start + _COPY_BYTES_MAX, size) - 1}"
+            part: Any = {**place, "PartNumber": number, "CopySource": origin, "CopySourceRange": span}
+            done: Any = self._send(partial(_copy_part, part), "copy", source, meter)
+            parts.append({"PartNumber": number, "ETag": done["CopyPartResult"]["ETag"]})
+        whole: Any = {**place, "MultipartUpload": {"Parts": parts}}
+        self._send(lambda client: client.complete_multipart_upload(**whole), "copy", target, meter)
 
     # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -310,3 +334,7 @@ class S3Store:
         answer = self._requests.send(request, what, key, meter, **facts)
         self._bucket_seen = True
         return answer
+
+
+def _copy_part(part: Any, client: S3Client) -> Any:
+    return client.upload_part_copy(**part)

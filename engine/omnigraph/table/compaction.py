@@ -25,6 +25,7 @@ from omnigraph.table.dataset import (
     translated,
 )
 from omnigraph.table.errors import brief, classify, panics_raised
+from omnigraph.table.indices import inherited_indices
 from omnigraph.table.layout import describe
 from omnigraph.table.new_file_checks import check_rewritten, noticed
 
@@ -59,10 +60,20 @@ class Limits:
 
 
 def plan_rewrites(handle: LanceDataset, limits: Limits) -> list[Task]:
-    """Groups of fragments worth rewriting. No request. The same plan on the same version.
+    """Groups of fragments worth rewriting. No request. The same plan on the same version. None while an index lies in the folder
+    of another line: ``is_held_up``.
 
     Lance plans for what is small or has deleted rows. A fragment whose columns lie in several files, because a change of the
     schema has given it values, is rewritten alone."""
+    return [] if inherited_indices(handle) else _planned(handle, limits)
+
+
+def is_held_up(handle: LanceDataset, limits: Limits) -> bool:
+    """Whether something is worth rewriting, and indexes have to be built on the table's own line first."""
+    return bool(inherited_indices(handle)) and bool(_planned(handle, limits))
+
+
+def _planned(handle: LanceDataset, limits: Limits) -> list[Task]:
     chosen = options(handle, limits)
     with translated("plan a compaction"):
         if limits.dropped_only:
@@ -135,6 +146,8 @@ def commit_rewrite(
 ) -> LanceDataset:
     """Commit one rewrite on a handle in which its fragments are ``still_there``, or raise ``NotLanded`` or ``CommitUnknown``. Even one that did not land may have reserved numbers
     in a version of its own, which stands above the pin then."""
+    if inherited_indices(handle):
+        raise NotLanded("an index lies in the folder of another line")
     moving = own_handle(handle)  # Lance moves the handle that it commits on
     with metered(handle, meter, "versions"):
         try:

@@ -390,7 +390,8 @@ def translated(what: str) -> Iterator[None]:
 
 
 def bases_in_use(handle: LanceDataset) -> bool:
-    """Whether a data or deletion file of this version lies on another line than its own, as far as the fragments tell."""
+    """Whether a data file, a deletion file or an index of this version lies on another line than its own. No request where the
+    fragments tell; else one, on a handle that was just committed on."""
     for fragment in handle.get_fragments():
         meta = fragment.metadata
         if any(file.base_id is not None for file in meta.files):
@@ -398,4 +399,5 @@ def bases_in_use(handle: LanceDataset) -> bool:
         deletion = meta.deletion_file
         if deletion is not None and getattr(deletion, "base_id", None) is not None:
             return True
-    return False
+    with translated("list indexes"):
+        return any(segment.base_id is not None for index in handle.describe_indices() for segment in index.segments)

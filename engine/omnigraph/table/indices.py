@@ -45,12 +45,14 @@ class IndexSpec:
 
 @dataclass(frozen=True)
 class IndexState:
-    """An index as it is: per segment, the fragments that it covers (of those that exist)."""
+    """An index as it is: per segment, the fragments that it covers (of those that exist). ``inherited``: files of it lie in the
+    folder of another line."""
 
     name: str
     column: str
     kind: str
     segments: tuple[frozenset[int], ...]
+    inherited: bool = False
 
     @property
     def covered(self) -> frozenset[int]:
@@ -64,8 +66,20 @@ def indices_of(handle: LanceDataset) -> dict[str, IndexState]:
     for index in handle.describe_indices():
         if len(index.field_names) == 1:
             segments = tuple(frozenset(segment.fragment_ids) & there for segment in index.segments)
-            found[index.name] = IndexState(index.name, index.field_names[0], index.index_type.upper(), segments)
+            inherited = any(segment.base_id is not None for segment in index.segments)
+            kind = index.index_type.upper()
+            found[index.name] = IndexState(index.name, index.field_names[0], kind, segments, inherited)
     return found
+
+
+def inherited_indices(handle: LanceDataset) -> frozenset[str]:
+    """Indexes of which files lie in the folder of another line. A compaction would write what it makes of them into the folder
+    of this line, and leave them named as if they lay in the other's: nothing could be looked up any more."""
+    return frozenset(
+        index.name
+        for index in handle.describe_indices()
+        if any(segment.base_id is not None for segment in index.segments)
+    )
 
 
 def fragment_ids(handle: LanceDataset) -> frozenset[int]:
@@ -103,13 +117,13 @@ def stage_segment(
     return segment
 
 
-def segments_of(handle: LanceDataset, name: str, like: Index) -> list[Index]:
+def segments_of(handle: LanceDataset, name: str) -> list[Index]:
     """The committed segments of an index, in the form in which a transaction removes them."""
     return [
         _Index(
             uuid=str(segment.uuid),
             name=name,
-            fields=like.fields,
+            fields=list(index.fields),
             dataset_version=segment.dataset_version_at_last_update,
             fragment_ids=set(segment.fragment_ids),
             index_version=segment.index_version,

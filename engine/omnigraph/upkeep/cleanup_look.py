@@ -39,6 +39,7 @@ from omnigraph.upkeep.cleanup_roots import (
 )
 from omnigraph.upkeep.garbage import Line as Place
 from omnigraph.upkeep.garbage import lines_claimed, lines_named, list_artefacts, unclaimed
+from omnigraph.upkeep.merge_roots import fork_points
 from omnigraph.upkeep.retained import retained_bytes
 from omnigraph.wire.cleanup import Checkpoint, Orphan, Policy, RetainedProperty
 
@@ -83,7 +84,7 @@ def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us:
     ]
     views = [*acted, *others]
     checkpoints, pinned = _checkpoints(engine, meter)
-    pinned |= _fork_points(engine, lines, dead, meter)
+    pinned |= fork_points(engine, lines, dead, meter)
     states = [state for view in views for state in (view.held.state, view.then, *view.between)]
     _check_present(seen, views)
     needed = tuple(dead_lines(seen, [line.held.state for line in dead], intents, pinned))
@@ -228,28 +229,6 @@ def _checkpoints(engine: Engine, meter: Meter) -> tuple[list[Checkpoint], dict[s
             hint="`omnigraph verify` names what is wrong with it",
             reason="unreadable-checkpoint",
         ) from error
-
-
-def _fork_points(engine: Engine, lines: GraphLines, dead: Sequence[ManifestLine], meter: Meter) -> dict[str, State]:
-    """The states from which branches are being made, and from which those that exist were made: merges begin at them."""
-    found = {f"source of a new branch {n}": state for n, state in enumerate(lines.sources)}
-    for line in lines.lines:
-        parent = line.held.state.head.parent
-        if parent is None or line in dead:
-            continue
-        try:
-            state = engine.manifest.open_at(parent.ref, parent.manifest_version, meter).state
-        except NotFound:
-            continue  # reclaimed long ago: there is nothing left to keep
-        except OmnigraphError as error:
-            raise Refused(
-                f"what branch {line.label!r} was made from cannot be read: {error.message}",
-                hint="run `omnigraph verify`",
-                reason="unreadable-branch",
-                branch=line.label,
-            ) from error
-        found[f"where {line.label} was made"] = state
-    return found
 
 
 # --- branches -----------------------------------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ from omnigraph.store import layout, open_store
 from omnigraph.table import compaction, indices
 from omnigraph.table.compaction import Limits
 from omnigraph.table.dataset import TableRef, Tables
-from omnigraph.upkeep.optimize import TURN_DEADLINE_S, check_limits, select_keys
+from omnigraph.upkeep.branch_upkeep import TURN_DEADLINE_S, select_keys
+from omnigraph.upkeep.optimize import check_limits
 from omnigraph.upkeep.rewrite_document import (
     FORMAT,
     ResultDocument,

@@ -63,10 +63,14 @@ def kind_of(declared: Property) -> str | None:
     return INVERTED
 
 
-def need_of(spec: IndexSpec, there: IndexState | None, fragments: frozenset[int]) -> IndexWork:
-    """What one index needs on a table of these fragments."""
+def need_of(
+    spec: IndexSpec, there: IndexState | None, fragments: frozenset[int], *, settles: bool = False
+) -> IndexWork:
+    """What one index needs on a table of these fragments. ``settles``: nothing of it may lie in the folder of another line."""
     if there is None or there.kind != spec.kind:
         return IndexWork(spec, Need.BUILD, fragments, replaces=there is not None)
+    if settles and there.inherited:
+        return IndexWork(spec, Need.REWRITE, fragments, replaces=True)
     uncovered = fragments - there.covered
     live = [segment for segment in there.segments if segment]
     if len(live) + bool(uncovered) > SEGMENTS_MAX:
@@ -77,7 +81,11 @@ def need_of(spec: IndexSpec, there: IndexState | None, fragments: frozenset[int]
 
 
 def needs_of(
-    wanted: tuple[IndexSpec, ...], there: Mapping[str, IndexState], fragments: frozenset[int]
+    wanted: tuple[IndexSpec, ...],
+    there: Mapping[str, IndexState],
+    fragments: frozenset[int],
+    *,
+    settles: bool = False,
 ) -> tuple[IndexWork, ...]:
     """Everything to be done, by column. Nothing on a table without fragments."""
     if not fragments:
@@ -85,7 +93,7 @@ def needs_of(
     works = []
     for spec in wanted:
         named = _named(spec, there)
-        works.append(need_of(named, there.get(named.name), fragments))
+        works.append(need_of(named, there.get(named.name), fragments, settles=settles))
     return tuple(work for work in works if work.need is not Need.NOTHING)
 
 

@@ -66,8 +66,9 @@ class BranchNames(Model):
 
 @dataclass(frozen=True)
 class BranchDeleted(Model):
-    """A branch that was deleted. ``head``: its last commit."""
+    """A branch that was deleted, or, where it is not ``deleted``, would be. ``head``: its last commit."""
 
     name: str
     identity: str
     head: str | None
+    deleted: bool

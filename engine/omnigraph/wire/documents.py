@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from omnigraph.wire import SCHEMA_VERSION
+from omnigraph.wire.branches import BranchDeleted, BranchInfo, BranchNames
 from omnigraph.wire.cleanup import Checkpoint, CheckpointDeleted, CheckpointNames, CleanupRun
 from omnigraph.wire.data import Created, ExportedRecords, QueryResult, RowFound, SnapshotOf
 from omnigraph.wire.diff import DiffReport
@@ -42,6 +43,9 @@ RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
     "commit outcome": (Outcome,),
     "history": (HistoryOfRow,),
     "diff": (DiffReport,),
+    "branch create": (BranchInfo,),
+    "branch list": (BranchNames,),
+    "branch delete": (BranchDeleted,),
     "branch merge": (BranchMerged, MergePlan),
     "revert": (Undone, UndoPlan),
     "restore": (Undone, UndoPlan),

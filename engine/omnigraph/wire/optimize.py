@@ -43,7 +43,8 @@ class PendingIndex(Model):
 
 @dataclass
 class TableReport(Model):
-    """One table. ``skipped``: why it was left as it is, if it was; ``conflicts``: how often a rewrite lost to a writer."""
+    """One table of one branch. ``skipped``: why it was left as it is, if it was; ``conflicts``: how often a rewrite lost to a
+    writer; ``settled_bytes``: what was copied from the folders of other lines into its own."""
 
     derived: ClassVar[tuple[str, ...]] = ("committed",)
 
@@ -61,6 +62,8 @@ class TableReport(Model):
     settings_stripped: list[str] = field(default_factory=list)
     conflicts: Count = 0
     skipped: str | None = None
+    branch: str = "main"
+    settled_bytes: Count = 0
 
     @property
     def committed(self) -> bool:

@@ -35,6 +35,9 @@ GOOD: dict[str, list[list[str]]] = {
         ["social.omni", "HEAD", "review", "--type", "Person"],
         ["social.omni", "HEAD", "main", "--stat"],
     ],
+    "branch create": [["social.omni", "review"], ["social.omni", "then", "--from", "main", "--at", "HEAD"]],
+    "branch list": [["social.omni"], ["social.omni", "--heads"]],
+    "branch delete": [["social.omni", "review"], ["social.omni", "review", "--confirm"]],
     "branch merge": [["social.omni", "review", "--dry-run"], ["social.omni", "review"]],
     "snapshot": [["social.omni"]],
     "query": [
@@ -58,7 +61,11 @@ GOOD: dict[str, list[list[str]]] = {
     "recover": [["social.omni"], ["pending.omni", "--grace", "0"], ["pending.omni", "--history"]],
     "verify": [["social.omni"], ["pending.omni"], ["social.omni", "--deep"]],
     "repair": [["social.omni"], ["drifting.omni"], ["drifting.omni", "--confirm"]],
-    "optimize": [["social.omni"], ["social.omni", "--type", "Person", "--target-rows", "1000"]],
+    "optimize": [
+        ["social.omni"],
+        ["social.omni", "--type", "Person", "--target-rows", "1000"],
+        ["social.omni", "--branch", "main", "--settle"],
+    ],
     "compact": [["social.omni"], ["social.omni", "--fragments-max", "64"]],
     "ensure-indices": [["social.omni"]],
     "cleanup": [
@@ -90,6 +97,8 @@ WRONG: dict[str, list[str]] = {
     "intent show": ["social.omni", "01JZX5W9GZ0000000000000000"],
     "repair": ["social.omni", "--force"],
     "cleanup": ["social.omni", "--keep", "0"],
+    "branch create": ["social.omni", "../escape"],
+    "branch delete": ["social.omni", "nothing"],
     "checkpoint create": ["social.omni", "../escape"],
     "checkpoint delete": ["social.omni", "nothing"],
     "query": ["social.omni", "--sql", "drop table Person"],
@@ -124,7 +133,7 @@ def test_what_a_command_prints_as_json_is_what_is_published(
     if "drifting.omni" in arguments:
         shutil.copytree("social.omni", "drifting.omni")
         displace("drifting.omni")
-    if "review" in arguments:
+    if "review" in arguments and command != "branch create":
         make_branch("social.omni", "review")
     if "pinned.omni" in arguments:
         shutil.copytree("social.omni", "pinned.omni")
@@ -166,7 +175,7 @@ def test_the_example_in_the_help_of_a_command_runs(command: tree.Command, run: R
     if "01JZX5W9GZ0000000000000000" in words:
         stand_in = interrupt("social.omni") if command.path.startswith("intent") else head_of("social.omni")
         words[words.index("01JZX5W9GZ0000000000000000")] = stand_in
-    if "review" in words:
+    if "review" in words and command.path != "branch create":
         make_branch("social.omni", "review")
     if command.path == "checkpoint delete":
         run("checkpoint", "create", "social.omni", "season-start")

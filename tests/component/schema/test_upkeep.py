@@ -255,9 +255,9 @@ def test_a_rename_drops_nothing(graph: Graph) -> None:
 
 def test_a_hard_drop_that_writers_overtake_says_so(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """The column is out of the schema all the same; the same call again goes on."""
-    from omnigraph.upkeep import optimize
+    from omnigraph.upkeep import branch_upkeep
 
-    monkeypatch.setattr(optimize, "ROUNDS_MAX", 0)
+    monkeypatch.setattr(branch_upkeep, "ROUNDS_MAX", 0)
     receipt = graph.schema.apply(LESS, allow_data_loss=True)
     assert any("node:Person" in warning and "again" in warning for warning in receipt.warnings)
     monkeypatch.undo()

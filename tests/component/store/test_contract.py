@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from omnigraph.core import failpoints
-from omnigraph.core.errors import InvalidInput
+from omnigraph.core.errors import InvalidInput, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.store import KeyExists, Store, layout, open_store
 
@@ -43,6 +43,20 @@ def test_what_was_created_is_read_back(store: Store) -> None:
         assert store.get(key) == data
         assert store.size(key) == len(data)
         assert store.exists(key)
+
+
+@pytest.mark.parametrize("size", [0, 10, 11 * 1024 * 1024])
+def test_a_copy_holds_what_was_copied(store: Store, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it takes several requests."""
+    monkeypatch.setattr("omnigraph.store.s3._COPY_BYTES_MAX", 5 * 1024 * 1024)
+    data = os.urandom(size)
+    store.create("a/b.lance", data)
+    store.create("a/c/d.lance", b"before")
+    store.copy("a/b.lance", "a/c/d.lance")
+    assert store.get("a/c/d.lance") == store.get("a/b.lance") == data
+    with pytest.raises(OmnigraphError):
+        store.copy("a/nothing", "a/c/d.lance")
+    assert store.get("a/c/d.lance") == data
 
 
 def test_a_create_never_overwrites(store: Store) -> None:

@@ -92,7 +92,7 @@ def test_the_reference_pages_are_up_to_date() -> None:
 
 
 def test_the_published_schema_is_small_enough_to_read() -> None:
-    assert (ROOT / "docs" / "reference" / "cli-json.schema.json").stat().st_size <= 66_000
+    assert (ROOT / "docs" / "reference" / "cli-json.schema.json").stat().st_size <= 70_000
 
 
 def test_every_error_code_is_documented_with_its_exit_code() -> None:

@@ -20,6 +20,7 @@ DOCUMENTED = {
     "nesting": 200,
     "intent_bytes": 4 * 1024 * 1024,
     "note_bytes": 64 * 1024 * 1024,
+    "settled_bytes": 256 * 1024 * 1024,
     "actor_bytes": 256,
     "idempotency_key_bytes": 256,
 }

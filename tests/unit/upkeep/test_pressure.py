@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from omnigraph.commit.pressure import FULL_FRAGMENT_ROWS, PAUSE_S_MAX, Bounds, Level, make_bounds, unmerged, weigh
 from omnigraph.core.errors import InvalidInput, Overloaded
-from omnigraph.manifest.rows import Head, Pin, SchemaRow
+from omnigraph.manifest.rows import BaseVersion, Head, Pin, SchemaRow
 from omnigraph.manifest.state import State
 
 
@@ -86,3 +87,22 @@ def test_without_configuration_writes_only_warn() -> None:
 def test_bounds_that_make_no_sense_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         make_bounds(bad)
+
+
+def test_what_lies_on_other_lines_does_not_count() -> None:
+    """Another branch merges them, or nobody; and only a table that is near a bound is opened to tell."""
+    here = state({"A": 60, "B": 60, "C": 5})
+    tables = {
+        "A": replace(here.tables["A"], owner="main"),
+        "B": replace(here.tables["B"], bases=(BaseVersion(None, 1, True),)),
+        "C": replace(here.tables["C"], bases=(BaseVersion(None, 1, True),)),
+    }
+    asked = []
+
+    def own(pin: Pin) -> int:
+        asked.append(pin.key)
+        return 20
+
+    found = weigh(replace(here, tables=tables), ["A", "B", "C"], 0, Bounds(10), own)
+    assert (found.metric, found.actual, found.where) == ("fragments", 20, "B") and asked == ["B"]
+    assert weigh(replace(here, tables=tables), ["A"], 0, Bounds(2)).level is Level.NONE

@@ -1,7 +1,8 @@
-"""``omnigraph branch merge``: do to one branch what was done to another since they parted."""
+"""``omnigraph branch create | list | delete | merge``: work beside main, and bring it back."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +11,66 @@ import typer
 from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.options import DEADLINE_S, Deadline, ExpectHead, Key
 from omnigraph.cli.render import Screen, count_text
-from omnigraph.core.errors import InvalidInput, MergeConflict
+from omnigraph.core.errors import InvalidInput, MergeConflict, NotFound, PreconditionFailed
+from omnigraph.wire.branches import BranchDeleted, BranchInfo, BranchNames
 from omnigraph.wire.merge import BranchMerged, MergePlan
 
+MAIN = "main"
 _SHOWN_MAX = 20
+
+
+def run_create(
+    call: Call,
+    from_: Annotated[str, typer.Option("--from", metavar="NAME", help="The branch to make it from.")] = "main",
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="COMMIT_ID", help="Make it from this commit; default: the newest.")
+    ] = None,
+    expect_head: ExpectHead = None,
+    deadline: Deadline = DEADLINE_S,
+) -> Answer:
+    """Make a branch from another one; no table is copied.
+
+    A table gets files of the branch's own at its first write there.
+    """
+    with call.writing() as graph:
+        made = graph.branches.create(call.subject, from_, at, expect_head=expect_head, deadline_s=deadline)
+    return Answer(made, lambda screen: screen.line(f"{made.name} is made from {from_}, at commit {made.head}"))
+
+
+def run_list(
+    call: Call,
+    heads: Annotated[
+        bool, typer.Option("--heads", help="Open each branch: its newest commit, and what it was made from.")
+    ] = False,
+) -> Answer:
+    """List the branches, main first."""
+    with call.reading() as graph:
+        found = BranchNames(tuple(graph.branches.list(heads)))
+    return Answer(found, lambda screen: _show_list(screen, found.branches, heads=heads))
+
+
+def run_delete(
+    call: Call,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Delete; without it, only show what would go.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Consent for a remote store, without a question at the terminal.")
+    ] = False,
+    expect_head: ExpectHead = None,
+    deadline: Deadline = DEADLINE_S,
+) -> Answer:
+    """Show what deleting a branch would lose; with --confirm delete it.
+
+    Its name is free then. What was merged stays; a later cleanup deletes the files of the rest.
+    """
+    if not confirm:
+        with call.reading() as graph:
+            found = _to_delete(graph.branches.list(heads=True), call.subject, expect_head)
+        return Answer(found, lambda screen: _show_deleted(screen, found))
+    call.want_consent("branch delete --confirm", yes=yes)
+    with call.writing() as graph:
+        gone = graph.branches.delete(call.subject, expect_head=expect_head, deadline_s=deadline)
+    done = BranchDeleted(gone.name, gone.identity, gone.head, deleted=True)
+    return Answer(done, lambda screen: _show_deleted(screen, done))
 
 
 def run_merge(
@@ -76,6 +133,42 @@ def run_merge(
         _show_conflicts(call, conflict, conflicts_to)
         raise
     return Answer(done, lambda screen: _show(screen, done))
+
+
+def _to_delete(branches: Sequence[BranchInfo], name: str, expect_head: str | None) -> BranchDeleted:
+    """What a deletion would delete, or the error that it would raise."""
+    found = next((one for one in branches if one.name == name), None)
+    if name == MAIN:
+        raise InvalidInput("main is the branch that every graph has, and is not deleted", hint="delete another branch")
+    if found is None:
+        raise NotFound(
+            f"no branch {name!r}", hint="`omnigraph branch list` shows the branches of the graph", branch=name
+        )
+    if expect_head is not None and found.head != expect_head:
+        raise PreconditionFailed(
+            f"the head of {name} is {found.head}, not {expect_head}", expected=expect_head, actual=found.head
+        )
+    return BranchDeleted(found.name, found.identity, found.head, deleted=False)
+
+
+def _show_list(screen: Screen, branches: Sequence[BranchInfo], *, heads: bool) -> None:
+    if not heads:
+        screen.table(("branch", "created at"), [(one.name, one.created_at) for one in branches])
+        return
+    made_from = [
+        None if b.parent is None else f"{b.parent.branch or 'a branch'} {b.parent.commit_id}" for b in branches
+    ]
+    rows = [(b.name, b.head, source, b.created_at) for b, source in zip(branches, made_from, strict=True)]
+    screen.table(("branch", "newest commit", "made from", "created at"), rows)
+
+
+def _show_deleted(screen: Screen, done: BranchDeleted) -> None:
+    if done.deleted:
+        screen.line(f"{done.name} is deleted; its newest commit was {done.head}")
+        return
+    screen.line(f"{done.name} would be deleted, with what it has since it was made and nothing has merged")
+    screen.line(f"its newest commit is {done.head}")
+    screen.note("nothing was deleted; repeat with --confirm to delete it")
 
 
 def _show(screen: Screen, done: BranchMerged) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
+from omnigraph.cli.options import Branches
 from omnigraph.cli.render import Screen, bytes_text, count_text
 from omnigraph.cli.screenful import rest_text, worth_showing
 from omnigraph.wire.cleanup import CleanupReport, CleanupRun
@@ -21,6 +22,7 @@ def run(
     min_age: Annotated[
         str, typer.Option("--min-age", metavar="AGE", help="Delete nothing younger, whatever the rest says.")
     ] = "1h",
+    branches: Branches = None,
     confirm: Annotated[bool, typer.Option("--confirm", help="Delete; without it, only show the plan.")] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Consent for a remote store, without a question at the terminal.")
@@ -35,11 +37,11 @@ def run(
         raise Usage("a cleanup needs to be told what to keep", hint="give --keep 10, or --older-than 7d, or both")
     if not confirm:
         with call.reading() as graph:
-            plan = graph.plan_cleanup(keep, older_than, min_age)
+            plan = graph.plan_cleanup(keep, older_than, min_age, branches)
         return Answer(CleanupRun(plan.uri, False, plan, None), lambda screen: _show_plan(screen, plan.to_dict()))
     call.want_consent("cleanup --confirm", yes=yes)
     with call.writing() as graph, call.screen.busy("cleaning up"):
-        planned = graph.plan_cleanup(keep, older_than, min_age)
+        planned = graph.plan_cleanup(keep, older_than, min_age, branches)
         report = graph.cleanup(planned)
     assert isinstance(report, CleanupReport)  # a plan that is given is run
     done = report.to_dict()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.load_options import (
@@ -36,11 +36,14 @@ from omnigraph.cli.load_options import (
     QuoteChar,
     Yes,
 )
-from omnigraph.cli.options import DEADLINE_S, Deadline, ExpectHead, Key, LoadedBranch
+from omnigraph.cli.options import DEADLINE_S, Deadline, ExpectHead, FromBranch, Key, LoadedBranch
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.cli.table_arguments import CsvFlags, table_files
-from omnigraph.core.errors import DataInvalid
+from omnigraph.core.errors import DataInvalid, NotFound
 from omnigraph.wire.receipt import Loaded, Receipt, TableChange
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph
 
 _TABLE = re.compile(r"\.(?:csv|tsv|parquet|pq)(?:\.gz)?$", re.I)
 _MISSING_SHOWN = 5
@@ -54,6 +57,7 @@ def run(
     node: NodeTables = None,
     edge: EdgeTables = None,
     branch: LoadedBranch = "main",
+    from_: FromBranch = None,
     key: Key = None,
     on_bad_row: OnBadRowOption = OnBadRow.fail,
     bad_rows_max: BadRowsMax = None,
@@ -95,27 +99,29 @@ def run(
     )
     with _source(data, node or (), edge or (), flags) as source:
         if check:
-            return _check(call, source, mode, branch, rules)
+            return _check(call, source, mode, branch, from_, rules)
         if explain:
-            return _explain(call, source, mode, branch, rules)
+            return _explain(call, source, mode, branch, from_, rules)
         if mode is Mode.overwrite:
             call.want_consent("load --mode overwrite", yes=yes)
         with call.writing() as graph, call.screen.busy("loading"):
+            created = from_ is not None and not _is_there(graph, branch)
             receipt = graph.load(
                 source,
                 mode=mode.value,
                 branch=branch,
+                from_branch=from_,
                 idempotency_key=key,
                 **rules,
                 quarantine_to=quarantine_to,
                 expect_head=expect_head,
                 deadline_s=deadline,
             )
-            loaded = loaded_from(graph.uri, mode.value, receipt)
+            loaded = loaded_from(graph.uri, mode.value, receipt, branch_created=created)
     return Answer(loaded, lambda screen: _show(screen, loaded.to_dict()))
 
 
-def loaded_from(uri: str, mode: str, receipt: Receipt) -> Loaded:
+def loaded_from(uri: str, mode: str, receipt: Receipt, *, branch_created: bool) -> Loaded:
     """The receipt, with the counts that a reader of a log wants first."""
     nodes = _taken(receipt.tables, "node:")
     edges = _taken(receipt.tables, "edge:")
@@ -123,7 +129,7 @@ def loaded_from(uri: str, mode: str, receipt: Receipt) -> Loaded:
         receipt,
         uri=uri,
         mode=mode,
-        branch_created=False,
+        branch_created=branch_created,
         nodes_loaded=sum(nodes),
         edges_loaded=sum(edges),
         node_types_loaded=len(nodes),
@@ -143,6 +149,8 @@ def _taken(tables: Mapping[str, TableChange], prefix: str) -> list[int]:
 def _show(screen: Screen, result: dict[str, Any]) -> None:
     nodes = f"{count_text(result['nodes_loaded'], 'node')} of {count_text(result['node_types_loaded'], 'type')}"
     edges = f"{count_text(result['edges_loaded'], 'edge')} of {count_text(result['edge_types_loaded'], 'type')}"
+    if result["branch_created"]:
+        screen.line(f"made the branch {result['branch']}")
     screen.line(f"loaded {nodes}, {edges}")
     names = ("inserted", "updated", "deleted", "unchanged")
     if result["tables"]:
@@ -184,12 +192,21 @@ def _reasons(row: Mapping[str, Any]) -> str:
 # --- checking only ------------------------------------------------------------------------------------------------------
 
 
-def _explain(call: Call, source: Any, mode: Mode, branch: str, rules: Mapping[str, Any]) -> Answer:
+def _is_there(graph: Graph, branch: str) -> bool:
+    try:
+        graph.snapshot(branch)
+    except NotFound:
+        return False
+    return True
+
+
+def _explain(call: Call, source: Any, mode: Mode, branch: str, from_: str | None, rules: Mapping[str, Any]) -> Answer:
     with call.reading() as graph, call.screen.busy("planning"):
         plan = graph.load(
             source,
             mode=mode.value,
             branch=branch,
+            from_branch=from_,
             dry_run=True,
             **rules,
         )
@@ -219,8 +236,10 @@ def _explain(call: Call, source: Any, mode: Mode, branch: str, rules: Mapping[st
     return Answer(plan, show)
 
 
-def _check(call: Call, source: Any, mode: Mode, branch: str, rules: Mapping[str, Any]) -> Answer:
+def _check(call: Call, source: Any, mode: Mode, branch: str, from_: str | None, rules: Mapping[str, Any]) -> Answer:
     with call.reading() as graph, call.screen.busy("checking"):
+        if from_ is not None and not _is_there(graph, branch):
+            branch = from_  # what the branch would be made from is what the input has to fit
         report = graph.check(source, mode=mode.value, branch=branch, **rules)
     if not report.ok:
         counts = ", ".join(f"{count} {code}" for code, count in report.by_reason.items())

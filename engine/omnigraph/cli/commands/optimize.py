@@ -20,13 +20,26 @@ def run(
     memory_mb: Annotated[
         int | None, typer.Option("--memory-mb", metavar="N", help="Memory that a rewrite may take.")
     ] = None,
+    branches: Annotated[
+        list[str] | None,
+        typer.Option("--branch", metavar="NAME", help="This branch; may be repeated. Without it: main."),
+    ] = None,
+    settle: Annotated[
+        bool | None,
+        typer.Option(
+            "--settle/--no-settle",
+            help="Copy what tables read from other lines into their own folders. Without it: on main, up to 256 MiB a table.",
+        ),
+    ] = None,
 ) -> Answer:
     """Make fewer, larger files, and indexes that cover them. Changes no content.
 
     Runs beside living writers, who have priority: a table that other writers keep changing is skipped, with the reason.
     """
     with call.writing() as graph, call.screen.busy("optimizing"):
-        report = graph.optimize(list(types) if types else None, target_rows=target_rows, memory_mb=memory_mb)
+        report = graph.optimize(
+            list(types) if types else None, target_rows, memory_mb, list(branches) if branches else None, settle=settle
+        )
     return Answer(report, lambda screen: show_optimized(screen, report.to_dict()))
 
 
@@ -35,7 +48,7 @@ def show_optimized(screen: Screen, result: dict[str, Any]) -> None:
     tables = worth_showing(result["tables"], lambda t: (t["skipped"] is not None, t["committed"], t["bytes_rewritten"]))
     rows: list[tuple[Any, ...]] = [
         (
-            table["table_key"],
+            table["table_key"] if table["branch"] == "main" else f"{table['table_key']} ({table['branch']})",
             table["fragments_before"],
             table["fragments"],
             bytes_text(table["bytes_rewritten"]),

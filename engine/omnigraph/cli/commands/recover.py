@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
+from omnigraph.cli.options import Branches
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.wire.recovery import Recovered, Recoveries
 
@@ -19,6 +20,7 @@ def run(
             "--grace", metavar="SECONDS", help="Watch a writer that may be alive for so long; 0: do not wait."
         ),
     ] = None,
+    branches: Branches = None,
     history: Annotated[
         bool, typer.Option("--history", help="List what was recovered before, newest first; changes nothing.")
     ] = False,
@@ -38,7 +40,7 @@ def run(
     if limit is not None:
         raise Usage("--limit goes with --history", hint="add --history, or leave --limit out")
     with call.repairing() as graph, call.screen.busy("recovering"):
-        done = Recovered.extending(graph.recover(grace_s=grace), uri=graph.uri)
+        done = Recovered.extending(graph.recover(grace_s=grace, branches=branches), uri=graph.uri)
     return Answer(done, lambda screen: _show(screen, done.to_dict()))
 
 

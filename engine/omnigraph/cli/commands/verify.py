@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call
+from omnigraph.cli.options import Branches
 from omnigraph.cli.render import Screen
 from omnigraph.cli.tree import has
 from omnigraph.core.errors import Corruption
@@ -25,6 +26,7 @@ def run(
             help="With --deep: only compare files with their checksums, reading at most so many bytes a second.",
         ),
     ] = None,
+    branches: Branches = None,
 ) -> Answer:
     """Check that the graph is what its manifest says. Changes nothing.
 
@@ -32,7 +34,7 @@ def run(
     write left, or garbage, does not.
     """
     with call.reading() as graph, call.screen.busy("verifying"):
-        report = graph.verify(deep, bytes_per_s=bytes_per_s)
+        report = graph.verify(deep, branches, bytes_per_s=bytes_per_s)
     result: dict[str, Any] = report.to_dict()
     if not result["ok"]:
         if not call.as_json:

@@ -17,8 +17,9 @@ from omnigraph.commit.request import Outcome, Request
 from omnigraph.commit.txn import Txn, still_newest
 from omnigraph.core.errors import InvalidInput, PreconditionFailed, StoreUnavailable
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.rows import CommitRow
+from omnigraph.manifest.rows import CommitRow, Pin
 from omnigraph.manifest.swap import Held
+from omnigraph.table.settle import own_fragments
 
 
 def check_request(engine: Engine, request: Request, meter: Meter) -> None:
@@ -53,11 +54,15 @@ def replayed(engine: Engine, row: CommitRow, line: Held, meter: Meter) -> Outcom
 
 def pressure_on(engine: Engine, request: Request, txn: Txn) -> Pressure:
     """How far upkeep lags behind for the tables of a request."""
-    pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
+
+    def own(pin: Pin) -> int:
+        return own_fragments(txn.handle(pin.key))
+
+    pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds, own)
     if pressure.metric == INTENTS:
         # The figure is from the last listing, whenever that was; before it counts against a write it is taken again.
         engine.intents.names(txn.meter)
-        pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds)
+        pressure = weigh(txn.state, request.keys, engine.intents.seen, engine.bounds, own)
     return pressure
 
 
