@@ -37,13 +37,13 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
         """Return FAILED only for a run that was looked for: what cannot be seen from here counts as running."""
         if not is_here(run):
             return self._asked(run)
-        told = self._worker(run.run_id)
-        if told is None:
+        told = self._workers(run.run_id)
+        if not told:
             return CheckRunHealthResult(WorkerStatus.RUNNING, "its process is not known")
-        pid, told_s = told
-        if is_alive(pid, told_s):
-            return CheckRunHealthResult(WorkerStatus.RUNNING, f"process {pid}")
-        return CheckRunHealthResult(WorkerStatus.FAILED, f"process {pid} is gone")
+        alive = next((pid for pid, told_s in told.items() if is_alive(pid, told_s)), None)
+        if alive is not None:
+            return CheckRunHealthResult(WorkerStatus.RUNNING, f"process {alive}")
+        return CheckRunHealthResult(WorkerStatus.FAILED, f"process {', '.join(map(str, told))} is gone")
 
     def _asked(self, run: dg.DagsterRun) -> CheckRunHealthResult:
         """Ask the code server that started the run."""
@@ -58,14 +58,15 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
             return CheckRunHealthResult(WorkerStatus.RUNNING, "its code server works on it")
         return CheckRunHealthResult(WorkerStatus.FAILED, "its code server was started anew and does not know it")
 
-    def _worker(self, run_id: str) -> tuple[int, float] | None:
-        """The process that told last that it works on the run, and when it did."""
-        found = None
+    def _workers(self, run_id: str) -> dict[int, float]:
+        """The processes that were started for the run, each with when it was first told of. A code server that answers too late is
+        asked again and starts a second one, which ends at once: the run has ended only when none of them is left."""
+        found: dict[int, float] = {}
         for entry in self._instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
             event = entry.dagster_event
             pid = event.engine_event_data.metadata.get("pid") if event is not None else None
             if pid is not None and str(pid.value).isdigit():
-                found = (int(str(pid.value)), entry.timestamp)
+                found.setdefault(int(str(pid.value)), entry.timestamp)
         return found
 
 

@@ -57,6 +57,21 @@ def test_a_run_is_alive_as_long_as_its_process(instance: dg.DagsterInstance, wor
     assert health(instance, run) == "FAILED"
 
 
+def test_a_run_that_was_started_twice_is_alive_as_long_as_one_of_its_processes(
+    instance: dg.DagsterInstance, worker: subprocess.Popen[bytes]
+) -> None:
+    run = instance.create_run_for_job(nothing, tags=LOCAL)
+    instance.report_engine_event("Started process", run, EngineEventData.in_process(worker.pid))
+    with subprocess.Popen([sys.executable, "-c", ""]) as second:
+        second.wait()
+    instance.report_engine_event("Started process", run, EngineEventData.in_process(second.pid))
+    instance.report_engine_event("Process for run exited", run, EngineEventData.in_process(second.pid))
+    assert health(instance, run) == "RUNNING"
+    worker.kill()
+    worker.wait()
+    assert health(instance, run) == "FAILED"
+
+
 def test_a_process_that_ended_and_was_not_collected_is_not_alive(worker: subprocess.Popen[bytes]) -> None:
     assert is_alive(worker.pid, time.time())
     worker.kill()
