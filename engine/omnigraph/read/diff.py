@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from omnigraph.commit.engine import Engine, gather
 from omnigraph.core import operation
-from omnigraph.core.errors import InvalidInput, NotFound
+from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import html_table
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.swap import Held
+from omnigraph.read.at import reclaimed
+from omnigraph.read.failures import is_damage
 from omnigraph.read.lifts import Fills
 from omnigraph.read.place_names import At
 from omnigraph.read.places import find_place
@@ -88,7 +90,12 @@ def state_as_of(engine: Engine, held: Held, commit_id: str, meter: Meter) -> Hel
     later = set().union(*written[place + 1 :]) - set().union(*written[: place + 1])
     if not later:
         return held
-    before = engine.manifest.open_at(held.state.ref, held.version - 1, meter).state
+    try:
+        before = engine.manifest.open_at(held.state.ref, held.version - 1, meter).state
+    except OmnigraphError as error:
+        if not is_damage(error):
+            raise
+        raise reclaimed(engine, held, commit_id, meter) from error
     old = {pin.identity: pin for pin in before.tables.values()}
     tables = {
         key: old[pin.identity] if pin.identity in later and pin.identity in old else pin

@@ -252,6 +252,12 @@ def test_a_member_of_a_swap_with_tables_of_its_own_is_compared_alone(small: Grap
     assert rows(before, third) == people | edges
     assert rows(second, third) == edges
     assert not rows(first, second)
+    # What one of them alone came to is told from the state before the swap.
+    graph.cleanup(keep=1, min_age="0s", confirm=True)
+    with og.open(graph.uri, read_only=True) as fresh:
+        assert not list(fresh.diff(third))
+        with pytest.raises(Reclaimed):
+            fresh.diff(first)
 
 
 def test_what_cannot_be_compared_is_said(graph: Graph) -> None:
