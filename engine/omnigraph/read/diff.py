@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -35,6 +36,8 @@ from omnigraph.table.arrays import nulls, one_array
 from omnigraph.table.delta import Delta, Looked
 from omnigraph.wire.diff import DiffCounts, DiffReport, DiffSide
 from omnigraph.wire.model import plain
+
+_OPENED_AT_ONCE = 16  # tables of either state: a store answers them side by side
 
 
 class DiffRow(NamedTuple):
@@ -199,16 +202,23 @@ class Diff:
     def _read(self, keys: frozenset[str] | None = None) -> Iterator[tuple[Versioned, Versioned, Delta]]:
         """What differs, in batches, of the types asked for."""
         with self._reading() as meter:
-            for before, after in self._pairs(meter):
-                if _is_chosen(keys, before, after):
-                    with explained(before, after):
-                        for part in row_changes(before, after, self._lifts(meter)):
-                            yield before, after, part
+            for before, after in self._opened([pair for pair in self._pairs(meter) if _is_chosen(keys, *pair)]):
+                with explained(before, after):
+                    for part in row_changes(before, after, self._lifts(meter)):
+                        yield before, after, part
+
+    def _opened(self, pairs: list[tuple[Versioned, Versioned]]) -> Iterator[tuple[Versioned, Versioned]]:
+        """The same pairs, some of them opened beside each other. What does not open fails again where it is read."""
+        for at in range(0, len(pairs), _OPENED_AT_ONCE):
+            some = pairs[at : at + _OPENED_AT_ONCE]
+            both = [pair for pair in some if all(one.pin is not None for one in pair)]
+            wait([self._engine.spawn(one.side) for pair in both for one in pair])
+            yield from some
 
     def _counted(self) -> dict[str, DiffCounts]:
         found = {}
         with self._reading() as meter:
-            for before, after in self._pairs(meter):
+            for before, after in self._opened(self._pairs(meter)):
                 with explained(before, after):
                     counts = self._count(before, after, meter)
                 if counts != DiffCounts():

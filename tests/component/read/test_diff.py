@@ -42,11 +42,15 @@ def wrong_pairs(root: Path, steps: list[tuple[str, int]], done: set[str] | None 
         world.graph.close()
 
 
+EXAMPLES = 15 if settings.default.max_examples <= 25 else settings.default.max_examples
 _STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 10_000)), min_size=4, max_size=14)
 
 
 @settings(
-    max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
+    max_examples=EXAMPLES,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
 )
 @given(steps=_STEPS)
 def test_a_diff_is_what_reading_all_rows_says(
@@ -323,3 +327,23 @@ def test_a_diff_reads_what_changed(small: Graph, monkeypatch: pytest.MonkeyPatch
         assert len(list(small.diff(before, place))) == 20
         assert sum(one.rows for one in looked) == 40
         assert place == "main" or len(looked) == 1
+
+
+def test_tables_are_opened_side_by_side_and_those_that_did_not_change_not_at_all(tmp_path: Path) -> None:
+    schema = "".join(f"node T{at} {{ name: String @key }}\n" for at in range(8))
+    with og.init(tmp_path / "g", schema, durability="relaxed") as graph:
+        graph.load([{"type": f"T{at}", "data": {"name": "a"}} for at in range(8)], mode="append")
+        before = head(graph)
+        graph.load([{"type": f"T{at}", "data": {"name": "b"}} for at in range(3)], mode="append")
+    with og.open(tmp_path / "g", read_only=True) as fresh:
+        opened: list[str] = []
+        real = fresh._engine.tables._open
+
+        def watched(ref: Any, *args: Any) -> Any:
+            opened.append(ref.relative)
+            return real(ref, *args)
+
+        fresh._engine.tables._open = watched  # type: ignore[method-assign]
+        assert {row.type for row in fresh.diff(before)} == {"T0", "T1", "T2"}
+        tables = [one for one in opened if "__manifest" not in one]
+        assert len(tables) == 6 and len(set(tables)) == 3

@@ -89,11 +89,15 @@ def wrong_rows(root: Path, steps: list[tuple[str, int]]) -> list[str]:
     return wrong
 
 
+EXAMPLES = 8 if settings.default.max_examples <= 25 else settings.default.max_examples
 _STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 10_000)), min_size=4, max_size=14)
 
 
 @settings(
-    max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
+    max_examples=EXAMPLES,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
 )
 @given(steps=_STEPS)
 def test_a_history_is_what_reading_every_commit_says(
