@@ -128,7 +128,7 @@ class LimitExceeded(InvalidInput):
 
     code = "limit-exceeded"
     http_status = 413
-    default_hint = "split the input, or raise the limit named in the message"
+    default_hint = "shorten or divide what the message names; limits are not settings"
 
 
 class NotFound(OmnigraphError):

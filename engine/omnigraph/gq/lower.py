@@ -43,7 +43,7 @@ def bind_mutation(query: Query, params: object, catalog: Catalog, now_us: int) -
     if isinstance(query.body, Read):
         raise QueryInvalid(
             f"query {query.name} reads: a mutation has insert, update or delete",
-            hint="choose a query that writes",
+            hint="choose a query that writes; reads are SQL: omnigraph query --sql",
             query=query.name,
         )
     select_query(QueryFile((query,)))
@@ -161,7 +161,7 @@ class _Lowering:
         type_, _, prop = place.partition(".")
         return QueryInvalid(
             f"query {self.query.name}, line {line}, column {column}: {given_by}{place}: {misfit}",
-            hint="give a value of the kind that the property has",
+            hint="give a value of the kind that the property has; parameters are given with params={…}, --params",
             query=self.query.name,
             line=line,
             column=column,

@@ -1,17 +1,17 @@
 """Parameters from JSON, by their declared types.
 
 Binding checks kinds, ranges and lengths; texts of dates and blobs are read when a statement uses them, because an
-unused parameter does no harm. Keys that the query does not declare are accepted and their types inferred, so that one
-document can serve several queries.
+unused parameter does no harm. A key that the query does not declare is refused: where it is a misspelled name, the declared
+parameter would be null, and the query would write that.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, NoReturn
 
@@ -25,6 +25,7 @@ from omnigraph.schema.catalog import PropType, ScalarKind
 
 # Names come from outside and are shown in errors.
 _NAME_SHOWN_CHARS = 128
+_NAMES_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,6 @@ class BoundParams:
 
     values: Mapping[str, object]
     types: Mapping[str, PropType]
-    inferred: Mapping[str, PropType | None] = field(default_factory=dict)  # of undeclared keys; None for null, []
 
     def __contains__(self, name: str) -> bool:
         return name in self.values
@@ -75,28 +75,42 @@ def bind_params(query: Query, params: object = None) -> BoundParams:
         )
     declared = {param.name: param for param in reversed(query.params)}
     values: dict[str, object] = {}
-    inferred: dict[str, PropType | None] = {}
     for name, value in params.items():
         if not isinstance(name, str):
             _refuse(query, str(name), Misfit("a name", describe_value(name)))
         try:
             if name == NOW_PARAMETER:
                 raise Misfit("no value: the name is reserved for now()", describe_value(value))
-            if name in declared:
-                values[name] = _bind(value, declared[name])
-            else:
-                inferred[name] = _infer(value)
+            if name not in declared:
+                _refuse_undeclared(query, name, declared)
+            values[name] = _bind(value, declared[name])
         except Misfit as misfit:
             _refuse(query, name, misfit)
     for param in query.params:
         if param.type.nullable:
             values.setdefault(param.name, None)
-    return BoundParams(values, {name: param.type for name, param in declared.items()}, inferred)
+    return BoundParams(values, {name: param.type for name, param in declared.items()})
+
+
+def _refuse_undeclared(query: Query, name: str, declared: Mapping[str, Param]) -> NoReturn:
+    shown = _shown(name)
+    known = ", ".join(f"${one.name}" for one in query.params[:_NAMES_SHOWN]) or "none"
+    near = difflib.get_close_matches(name[:_NAME_SHOWN_CHARS], declared, n=1)
+    raise QueryInvalid(
+        f"query {query.name}: it has no parameter ${shown}; it declares {known}",
+        hint=f"did you mean {near[0]}?" if near else "leave the parameter out, or declare it in the query",
+        query=query.name,
+        parameter=shown,
+    )
+
+
+def _shown(name: str) -> str:
+    shown = name if len(name) <= _NAME_SHOWN_CHARS else name[:_NAME_SHOWN_CHARS] + "…"
+    return shown if shown.isidentifier() and shown.isascii() else json.dumps(shown)
 
 
 def _refuse(query: Query, name: str, misfit: Misfit) -> NoReturn:
-    shown = name if len(name) <= _NAME_SHOWN_CHARS else name[:_NAME_SHOWN_CHARS] + "…"
-    shown = shown if shown.isidentifier() and shown.isascii() else json.dumps(shown)
+    shown = _shown(name)
     raise QueryInvalid(
         f"query {query.name}: parameter ${shown}: {misfit}",
         hint="give the parameter a value of its declared type",
@@ -147,29 +161,6 @@ def _in_utc(value: datetime) -> datetime:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError:
         raise Misfit("DateTime of the years 1 to 9999", describe_value(value)) from None
-
-
-def _infer(value: object) -> PropType | None:
-    match value:
-        case None:
-            return None
-        case bool():
-            return PropType(ScalarKind.BOOL)
-        case int():
-            return PropType(ScalarKind.I64)
-        case float() if math.isfinite(value):
-            return PropType(ScalarKind.F64)
-        case str():
-            return PropType(ScalarKind.STRING)
-        case list() | tuple():
-            kinds = {_infer(item) for item in value if item is not None}
-            first = next(iter(kinds), None)
-            if len(kinds) > 1 or (first is not None and first.is_list):
-                raise Misfit("a list of one kind of scalar", describe_value(value))
-            return PropType(first.scalar, is_list=True) if first is not None else None
-        case datetime() | date() | bytes():
-            return None
-    raise Misfit("a string, boolean, finite number, list or null", describe_value(value))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,11 @@ from lance import LanceDataset, LanceOperation, Transaction
 from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata
 
-from omnigraph.core import progress
 from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.table import checksums
 from omnigraph.table.blob import stored_schema
+from omnigraph.table.drawn import drawing
 from omnigraph.table.errors import Fate, brief, classify, panics_raised, translate
 from omnigraph.table.names import V2_MANIFEST_MAX as V2_MANIFEST_MAX
 from omnigraph.table.names import TableRef as TableRef
@@ -48,28 +48,6 @@ RESTORE_RETRIES = 5  # a Restore rebases over anything; retries only cover a los
 # What Lance reads of an unknown file at first. The state of a graph of several hundred tables, and the manifest of a table
 # of a thousand small commits, then come in one request; Lance's own 64 KiB make that three, one after the other.
 REMOTE_BLOCK_BYTES = 256 * 1024
-
-
-# Rows between two reports of progress.
-_TOLD_ROWS = 64 * 1024
-
-
-def _watched(data: Any) -> Any:
-    """The same rows, counted as they are drawn, if progress is listened to. Lance makes a reader of a table itself otherwise."""
-    if not progress.listening() or not isinstance(data, pa.Table | pa.RecordBatchReader):
-        return data
-    held = isinstance(data, pa.Table)
-    batches: Iterable[pa.RecordBatch] = (
-        data.to_batches(max_chunksize=_TOLD_ROWS) if isinstance(data, pa.Table) else data
-    )
-    count = progress.counter()
-
-    def drawn() -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield batch
-            count(batch.num_rows, batch.nbytes if held else 0)  # the bytes of a stream were counted where it was read
-
-    return pa.RecordBatchReader.from_batches(data.schema, drawn())
 
 
 class NotLanded(Exception):
@@ -229,8 +207,8 @@ class Tables:
 
     def stage_append(self, handle: LanceDataset, data: Any, meter: Meter | None = None, **limits: Any) -> Transaction:
         """Write the rows as new files that no version names yet. ``data``: an Arrow table or reader."""
-        with translated("write data files"), metered(handle, meter, "data"):
-            fragments = write_files(_watched(data), handle, **limits)
+        with drawing(data) as rows, translated("write data files"), metered(handle, meter, "data"):
+            fragments = write_files(rows, handle, **limits)
         return Transaction(handle.version, LanceOperation.Append(fragments))
 
     def stage_overwrite(
@@ -239,8 +217,8 @@ class Tables:
         """Replace all rows. ``None`` or an empty table leaves no fragment."""
         fragments: list[FragmentMetadata] = []
         if data is not None and not (isinstance(data, pa.Table) and data.num_rows == 0):
-            with translated("write data files"), metered(handle, meter, "data"):
-                fragments = write_files(_watched(data), handle, **limits)
+            with drawing(data) as rows, translated("write data files"), metered(handle, meter, "data"):
+                fragments = write_files(rows, handle, **limits)
         return Transaction(handle.version, LanceOperation.Overwrite(handle.lance_schema, fragments))
 
     # --- committing -------------------------------------------------------------------------------------------------

@@ -27,7 +27,8 @@ from omnigraph.schema import Catalog
 from omnigraph.schema.catalog import EdgeType, has_blobs
 from omnigraph.wire.receipt import LoadPlan, Receipt, TableChange
 from omnigraph.write.base.changes import TypeChange
-from omnigraph.write.base.violations import SHOWN_MAX, data_invalid, most_frequent
+from omnigraph.write.base.refusal import data_invalid
+from omnigraph.write.base.violations import SHOWN_MAX, most_frequent
 from omnigraph.write.group.front import shares, submit
 from omnigraph.write.load_options import CheckReport, LoadOptions, load_request, replay
 from omnigraph.write.receipt import planned_tables, receipt_of, with_warnings

@@ -36,7 +36,8 @@ from omnigraph.schema import Catalog
 from omnigraph.schema.catalog import has_blobs
 from omnigraph.wire.receipt import Receipt, TableChange
 from omnigraph.write.base.changes import TypeChange
-from omnigraph.write.base.violations import Violation, data_invalid
+from omnigraph.write.base.refusal import data_invalid
+from omnigraph.write.base.violations import Violation
 from omnigraph.write.group.front import queue_of, shares, submit
 from omnigraph.write.load_options import commit_request
 from omnigraph.write.mutation.statement_effects import Effect, run_statements

@@ -29,7 +29,8 @@ from omnigraph.schema import Catalog, SchemaPlan, apply_plan, parse_schema, plan
 from omnigraph.schema.catalog import TableType
 from omnigraph.table.column_files import ColumnFile
 from omnigraph.wire.receipt import Receipt
-from omnigraph.write.base.violations import ViolationLog, data_invalid
+from omnigraph.write.base.refusal import data_invalid
+from omnigraph.write.base.violations import ViolationLog
 from omnigraph.write.receipt import receipt_of, table_changes
 from omnigraph.write.rules.left_out import LeftOut
 from omnigraph.write.schema_change.checked_rows import RowChecks

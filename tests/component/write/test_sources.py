@@ -36,6 +36,17 @@ def test_records_and_tables_are_read_from_a_store(s3_root: str, tmp_path: Path) 
                 graph.load(f"{s3_root}/landing/nowhere.jsonl", mode="append")
 
 
+@pytest.mark.parametrize("listening", [False, True])
+def test_a_stream_that_fails_while_it_is_written_fails_with_its_own_error(tmp_path: Path, listening: bool) -> None:
+    """Lance draws the rows of an append and passes on no more than the text of an error."""
+    (tmp_path / "p.csv").write_text('k,t\na,"one"\nb,"two, thr')
+    with og.init(tmp_path / "graph", "node P { k: String @key t: String? }") as graph:
+        with pytest.raises(og.errors.DataInvalid, match="p.csv: .*ends inside a quoted value") as caught:
+            graph.load({"P": tmp_path / "p.csv"}, mode="append", progress=(lambda event: None) if listening else None)
+        assert "Lance" not in caught.value.message
+        assert graph.snapshot().count("P") == 0
+
+
 @pytest.mark.parametrize("name", ["p.csv", "p.csv.gz"])
 def test_a_file_that_ends_inside_quotes_was_not_written_to_its_end(tmp_path: Path, name: str) -> None:
     def load(text: str) -> og.Receipt:

@@ -169,20 +169,19 @@ def test_an_omitted_nullable_parameter_is_null_and_another_is_absent() -> None:
     assert "a" in result and "b" not in result
 
 
-def test_undeclared_keys_are_accepted_and_inferred() -> None:
-    given = {"s": "x", "b": True, "i": 1, "f": 1.5, "l": [1, None], "e": [], "n": None, "$a": 1}
-    result = bound("$a: I32?", given)
-    shown = {name: str(type_) if type_ else None for name, type_ in result.inferred.items()}
-    assert shown == {
-        "s": "String", "b": "Bool", "i": "I64", "f": "F64", "l": "[I64]", "e": None, "n": None, "$a": "I64"
-    }  # fmt: skip
-    assert "s" not in result
-
-
-@pytest.mark.parametrize("value", [{"a": 1}, [[1]], [1, "a"], [{}], math.nan, object()])
-def test_an_undeclared_key_without_a_type_is_refused(value: object) -> None:
-    with pytest.raises(QueryInvalid, match=r"parameter \$other: expected"):
-        bound("", {"other": value})
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"bron": 1}, "did you mean born?"),
+        ({"born": 1, "$born": 1}, "did you mean born?"),
+        ({"x": 1}, "leave the parameter out"),
+    ],
+)
+def test_a_key_that_the_query_does_not_declare_is_refused(given: dict[str, object], hint: str) -> None:
+    """Taken for nothing, a misspelled one would make the declared parameter null."""
+    with pytest.raises(QueryInvalid, match=r"has no parameter .*it declares \$born, \$name") as caught:
+        bound("$born: I32?, $name: String", given)
+    assert hint in caught.value.hint
 
 
 def test_the_value_of_now_cannot_be_given() -> None:

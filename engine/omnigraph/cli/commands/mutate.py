@@ -22,6 +22,10 @@ from omnigraph.wire.receipt import Mutated
 # A text that begins with a statement is the body of a query; what a query begins with stands on a line of its own.
 _STATEMENT = re.compile(r"\s*(?:insert|update|delete)\b")
 _WRAPPER = "query statement() {\n"
+_LIKE_THESE = (
+    'write it like: insert Person { name: "Ann" }; update Person set { age: 31 } where name = "Ann"; delete Person where '
+    'name = "Ann". There is one condition, and negative numbers are parameters; `omnigraph schema show` lists the properties'
+)
 _LINE = re.compile(r"^(?:query statement, )?line (\d+), ")
 
 
@@ -117,13 +121,17 @@ def _lines_as_typed(bare: bool) -> Iterator[None]:
         yield
     except QueryInvalid as error:
         found = _LINE.match(error.message)
-        if not bare or found is None or error.facts.get("line") != int(found[1]):
+        if found is None or error.facts.get("line") != int(found[1]):
+            raise
+        if not bare:
+            if error.facts.get("line") == 1 and error.hint == QueryInvalid.default_hint:
+                error.hint = _LIKE_THESE
             raise
         facts = error.facts | {"line": int(found[1]) - 1}
         if "diagnostics" in facts:
             facts["diagnostics"] = [{**one, "line": one["line"] - 1} for one in facts["diagnostics"]]
         message = f"line {facts['line']}, {error.message[found.end() :]}"
-        raise QueryInvalid(message, hint="correct the statement", **facts) from error
+        raise QueryInvalid(message, hint=_LIKE_THESE, **facts) from error
 
 
 def _params(params: str | None, params_file: Path | None) -> str:

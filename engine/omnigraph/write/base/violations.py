@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from heapq import heappush, heapreplace
 from typing import Any, Final
 
-from omnigraph.core.errors import DataInvalid
-
 SHOWN_MAX: Final = 20
 MISSING_SHOWN_MAX: Final = 20
 VALUE_CHARS_MAX: Final = 80
@@ -63,13 +61,6 @@ _CHECK_OF: Final = {
     ORPHAN: "endpoints",
 }
 
-# Complaints that are about a whole table when they name no record: its type or its columns are called otherwise.
-_OF_NAMES: Final = frozenset({UNKNOWN_PROPERTY, REQUIRED, MISSING_ENDPOINT_VALUE, DUPLICATE_MEMBER})
-_HINT_OF_NAMES: Final = (
-    "name types and columns as the schema does, or say which column is meant: TYPE=FILE:property=column, in Python "
-    'TableFile(path, columns={"property": "column"})'
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -86,6 +77,7 @@ class Violation:
     value: str | None = None
     expected: str | None = None
     source_order: int = 0  # position of the source in the input; orders, is not shown
+    hint: str | None = None  # what to do about this one, where its kind does not say it
 
     def to_dict(self) -> dict[str, Any]:
         shown = ("code", "message", "table_key", "type", "property", "record", "source", "id", "value", "expected")
@@ -220,28 +212,3 @@ class ViolationLog:
 def most_frequent(counts: Mapping[str, int], most: int = MISSING_SHOWN_MAX) -> dict[str, int]:
     """The highest counts, equal ones in the order of their names."""
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:most])
-
-
-def data_invalid(
-    shown: Iterable[Violation],
-    total: int,
-    *,
-    by_reason: Mapping[str, int] | None = None,
-    missing_ids: Mapping[str, int] | None = None,
-) -> DataInvalid:
-    """The error for violations: the first one in the message, all that are shown in the facts, with counts of all."""
-    first = tuple(shown)
-    message = first[0].line if first else "the input breaks the schema"
-    if total > 1:
-        message += f" (and {total - 1} more)"
-    hint = _HINT_OF_NAMES if first and all(map(_is_of_names, first)) else None
-    facts: dict[str, Any] = {"violations": [v.to_dict() for v in first], "total": total}
-    if by_reason:
-        facts["by_reason"] = dict(sorted(by_reason.items()))
-    if missing_ids:
-        facts["missing_ids"] = most_frequent(missing_ids)
-    return DataInvalid(message, hint=hint, **facts)
-
-
-def _is_of_names(one: Violation) -> bool:
-    return one.record is None and (one.code == UNKNOWN_TYPE or (one.source is not None and one.code in _OF_NAMES))

@@ -25,7 +25,8 @@ from omnigraph.table.row_equality import same_rows
 from omnigraph.table.select import ADDRESS, Selection
 from omnigraph.write.base import violations as v
 from omnigraph.write.base.changes import Origin, TypeChange
-from omnigraph.write.base.violations import Violation, data_invalid, show_value
+from omnigraph.write.base.refusal import data_invalid
+from omnigraph.write.base.violations import Violation, show_value
 from omnigraph.write.mutation.deletes import Removals
 from omnigraph.write.mutation.pending_rows import PendingRows
 from omnigraph.write.staging_plan import replace_step

@@ -15,8 +15,9 @@ from omnigraph.options import BadRowsMax as BadRowsMax
 from omnigraph.options import LoadOptions, is_within
 from omnigraph.wire.receipt import RejectedRows
 from omnigraph.write.base import violations as v
+from omnigraph.write.base.refusal import data_invalid
 from omnigraph.write.base.rejects import Rejected
-from omnigraph.write.base.violations import SHOWN_MAX, check_of, data_invalid, most_frequent
+from omnigraph.write.base.violations import SHOWN_MAX, check_of, most_frequent
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,8 +23,9 @@ from omnigraph.write.base import violations as v
 from omnigraph.write.base.blocks import Block, blocks_of
 from omnigraph.write.base.changes import PinnedView, RecordingView, TypeChange, Unnamed
 from omnigraph.write.base.constants import ENDS
+from omnigraph.write.base.refusal import data_invalid
 from omnigraph.write.base.rejects import Finding
-from omnigraph.write.base.violations import Violation, ViolationLog, data_invalid
+from omnigraph.write.base.violations import Violation, ViolationLog
 from omnigraph.write.rules.edge_rules import CardinalityRule, Loose, NodePresence, Unresolved, orphans, unresolved_ends
 from omnigraph.write.rules.endpoint_policy import StubRules
 from omnigraph.write.rules.key_rules import IdRule, Rewritten, UniqueRule, unique_groups

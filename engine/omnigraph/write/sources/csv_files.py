@@ -15,7 +15,8 @@ from typing import IO, Any, Final, Literal, cast
 import pyarrow as pa
 
 from omnigraph.write.base import violations as v
-from omnigraph.write.base.violations import Violation, data_invalid
+from omnigraph.write.base.refusal import data_invalid
+from omnigraph.write.base.violations import Violation
 from omnigraph.write.sources.batch import CsvOptions
 
 _BLOCK_BYTES: Final = 4 * 1024 * 1024

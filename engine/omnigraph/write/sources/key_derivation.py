@@ -33,8 +33,8 @@ def derive_keys(
 
     from omnigraph.core.limits import DEFAULT_LIMITS
     from omnigraph.schema.arrow import table_schema
+    from omnigraph.write.base.refusal import data_invalid
     from omnigraph.write.base.rejects import Rejects
-    from omnigraph.write.base.violations import data_invalid
     from omnigraph.write.sources.tables import TableReader
 
     declared = catalog.type(type)

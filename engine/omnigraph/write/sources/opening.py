@@ -21,8 +21,10 @@ from omnigraph.core.limits import Limits
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, TableType
 from omnigraph.write.base import violations as v
 from omnigraph.write.base.constants import ENDS
+from omnigraph.write.base.hints import similar
+from omnigraph.write.base.refusal import data_invalid
 from omnigraph.write.base.rejects import Rejects
-from omnigraph.write.base.violations import Violation, data_invalid, show_value
+from omnigraph.write.base.violations import Violation, show_value
 from omnigraph.write.sources.batch import Batch, TableFile
 from omnigraph.write.sources.files import Opener, expand, is_csv, open_bytes, open_table
 from omnigraph.write.sources.json_stream import read_values
@@ -142,8 +144,15 @@ def _known(catalog: Catalog, declared: NodeType | EdgeType | None, kind: str, na
         names = [one.name for one in catalog.types() if one.table_key.startswith(kind)]
         shown = ", ".join(names[:_KNOWN_SHOWN]) + (", …" if len(names) > _KNOWN_SHOWN else "")
         message = f"no such {kind + ' ' if kind else ''}type: {show_value(name)}; there are {shown or 'none'}"
-        raise data_invalid([Violation(v.UNKNOWN_TYPE, message, value=show_value(name))], 1)
+        raise data_invalid([Violation(v.UNKNOWN_TYPE, message, value=show_value(name), hint=_hint(catalog, name))], 1)
     return declared
+
+
+def _hint(catalog: Catalog, name: str) -> str | None:
+    for kind, found in (("node", catalog.find_node(name)), ("edge", catalog.find_edge(name))):
+        if found is not None:
+            return f"{name} is the type of {kind}s: --{kind} {name}=FILE, in Python Batch({kind}s={{...}})"
+    return similar(name, (one.name for one in catalog.types()))
 
 
 def _open_one(declared: TableType, given: Any, context: Context, order: int) -> tuple[TableStream, int]:

@@ -22,6 +22,7 @@ from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, PropType, Scal
 from omnigraph.write.base import violations as v
 from omnigraph.write.base.changes import Origin, RowIndex, SourcePart
 from omnigraph.write.base.constants import ENDS
+from omnigraph.write.base.hints import similar
 from omnigraph.write.base.rejects import Finding, Rejects
 from omnigraph.write.base.violations import Violation, show_value
 from omnigraph.write.base.wording import Wording
@@ -113,6 +114,11 @@ class RecordReader:
     def _find(self, name_member: str, name: str) -> TableType | None:
         return self._catalog.find_node(name) if name_member == "type" else self._catalog.find_edge(name)
 
+    def _hint_of_type(self, member: str, name: object) -> str | None:
+        if isinstance(name, str) and self._find("edge" if member == "type" else "type", name) is not None:
+            return f"write it with the member {'edge' if member == 'type' else 'type'}: {name} is no {'node' if member == 'type' else 'edge'}"
+        return similar(name, (one.name for one in self._catalog.types()))
+
     def _one(self, record: Any, number: int, groups: dict[str, Numbered]) -> None:
         """One record by itself: either it goes to its group or it is refused, with every reason."""
         if isinstance(record, dict) and record.keys() == _ENVELOPE:
@@ -148,7 +154,12 @@ class RecordReader:
         if declared is None:
             kind = "node" if member == "type" else "edge"
             reasons.append(
-                Violation(v.UNKNOWN_TYPE, f"no such {kind} type: {show_value(name)}", value=show_value(name))
+                Violation(
+                    v.UNKNOWN_TYPE,
+                    f"no such {kind} type: {show_value(name)}",
+                    value=show_value(name),
+                    hint=self._hint_of_type(member, name),
+                )
             )
             return None, reasons
         who: dict[str, Any] = {"table_key": declared.table_key, "type": declared.name}
@@ -288,7 +299,7 @@ def _unknown(name: str, datas: Sequence[Mapping[str, Any]], wording: Wording, is
     def word(row: int) -> Violation:
         reason = f"has no property {show_value(name)}{hint}"
         found = wording.row(row, v.UNKNOWN_PROPERTY, reason, value=datas[row][name])
-        return replace(found, property=str(name)[:80])
+        return replace(found, property=str(name)[:80], hint=similar(name, wording.type.by_name))
 
     rows = np.array([row for row, data in enumerate(datas) if name in data], dtype=np.int64)
     return Finding(rows, word)

@@ -23,8 +23,9 @@ from omnigraph.schema.catalog import Catalog, EdgeType, PropType, ScalarKind, Ta
 from omnigraph.write.base import violations as v
 from omnigraph.write.base.changes import Origin, SourcePart
 from omnigraph.write.base.constants import ENDS, PIECE_ROWS
+from omnigraph.write.base.refusal import data_invalid
 from omnigraph.write.base.rejects import Finding, Rejects
-from omnigraph.write.base.violations import Violation, data_invalid, show_value
+from omnigraph.write.base.violations import Violation, show_value
 from omnigraph.write.base.wording import Wording
 from omnigraph.write.sources.batch import TableFile
 from omnigraph.write.sources.csv_files import RaggedRow
@@ -39,6 +40,7 @@ pc: Any = pyarrow.compute
 _TEXT = PropType(ScalarKind.STRING, nullable=True)
 
 _AS_IT_IS: Final = TableFile(())
+_COLUMNS_SHOWN: Final = 20
 
 Reading = Callable[[PropType, "pa.Array[Any]"], tuple[Any, list[BadRows]]]
 
@@ -215,6 +217,7 @@ def place_columns(
     is_edge = isinstance(declared, EdgeType)
     physical = {member: column for column, member in ENDS.items()} if is_edge else {}
     targets = {"id", *declared.by_name, *(ENDS if is_edge else ())}
+    has = ", ".join(names[:_COLUMNS_SHOWN])
     faults: list[Violation] = []
     places: dict[str, str] = {}
     for asked, source in mapping.items():
@@ -224,11 +227,15 @@ def place_columns(
                 _column_fault(v.UNKNOWN_PROPERTY, f"{declared.name} has no property {show_value(asked)}", asked)
             )
         elif source not in names:
-            faults.append(_column_fault(v.UNKNOWN_PROPERTY, f"the source has no column {show_value(source)}", source))
+            faults.append(
+                _column_fault(
+                    v.UNKNOWN_PROPERTY, f"the source has no column {show_value(source)}; it has {has}", source
+                )
+            )
         else:
             places[target] = source
     faults += [
-        _column_fault(v.UNKNOWN_PROPERTY, f"the source has no column {show_value(name)}", name)
+        _column_fault(v.UNKNOWN_PROPERTY, f"the source has no column {show_value(name)}; it has {has}", name)
         for name in [*file.skip, *file.csv.formats]
         if name not in names
     ]
