@@ -21,7 +21,7 @@ _REPORTED_ROWS = 64 * 1024
 
 @contextlib.contextmanager
 def drawing(data: Any) -> Iterator[Any]:
-    """The same rows for Lance. A table nobody listens to is handed on as it is: Lance makes a reader of it itself."""
+    """The same rows for Lance. A table is handed on as it is where progress is not listened to: Lance makes a reader of it."""
     held = isinstance(data, pa.Table)
     if not isinstance(data, pa.RecordBatchReader) and not (held and progress.listening()):
         yield data
