@@ -31,6 +31,7 @@ from omnigraph.store import open_store
 if TYPE_CHECKING:
     from omnigraph.branch.branches import Branches
     from omnigraph.distributed.staging_txn import StagingTxn
+    from omnigraph.read.changes import ChangeFeed
     from omnigraph.read.diff import Diff
     from omnigraph.read.place_names import At
     from omnigraph.read.snapshot import Snapshot
@@ -268,6 +269,21 @@ class Graph:
 
         with self._doing("history"):
             return row_history(self._engine, type, id, branch=branch, limit=limit, meter=Meter())
+
+    def changes(
+        self,
+        since: At,
+        until: At | None = None,
+        types: Iterable[str] | None = None,
+        branch: str = MAIN,
+        before: bool = False,
+    ) -> ChangeFeed:
+        """What the commits of a branch did after ``since`` and up to ``until``, in order: rows inserted, updated and deleted, and
+        changes of the schema. ``before``: with each row as it was. The feed's ``cursor`` is the ``since`` to go on from."""
+        from omnigraph.read.changes import changes_of
+
+        with self._doing("changes"):
+            return changes_of(self._engine, since, until, types, branch=branch, before=before)
 
     def outcome(self, commit_id: str) -> Outcome:
         """What became of a write: landed with its receipt, aborted, pending, or absent (it cannot land any more)."""

@@ -73,6 +73,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "sql": (READ, lambda g, _: g.sql("SELECT count(*) FROM Person").fetchall()),
     "commits": (READ, lambda g, _: g.commits(limit=5)),
     "commit": (READ, lambda g, _: g.commit(g.commits(limit=1)[0].id)),
+    "changes": (READ, lambda g, _: list(g.changes(g.commits(limit=2)[-1].id))),
     "diff": (READ, lambda g, _: list(g.diff(g.commits(limit=2)[-1].id))),
     "history": (READ, lambda g, _: g.history("Person", "p0")),
     "outcome": (READ, lambda g, _: g.outcome(g.commits(limit=1)[0].id)),

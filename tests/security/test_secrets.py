@@ -66,6 +66,7 @@ CALLS: dict[str, list[list[str]]] = {
     "branch list": [["branch", "list", "{g}", "--heads"], ["branch", "list", "s3://no-such-bucket/g"]],
     "branch delete": [["branch", "delete", "{g}", "nobody"], ["branch", "delete", "{g}", "one", "--confirm", "--yes"]],
     "branch merge": [["branch", "merge", "{g}", "nobody"], ["branch", "merge", "s3://no-such-bucket/g", "b"]],
+    "changes": [["changes", "{g}", "--since", ULID], ["changes", "s3://no-such-bucket/g", "--since", "a"]],
     "diff": [["diff", "{g}", ULID], ["diff", "s3://no-such-bucket/g", "a", "b"]],
     "history": [["history", "{g}", "Person", "a"], ["history", "s3://no-such-bucket/g", "Person", "a"]],
     "revert": [["revert", "{g}", ULID]],

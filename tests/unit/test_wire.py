@@ -177,6 +177,7 @@ def member_paths(schema: dict[str, Any]) -> set[str]:
 ACTING = {
     "Branches",
     "Diff",
+    "ChangeFeed",
     "GraphSchema",
     "Snapshot",
     "SqlResult",

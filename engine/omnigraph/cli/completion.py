@@ -71,7 +71,9 @@ OPTIONS: Final[dict[str, Source]] = {
     "--expect-head": _commits,
     "--from": _branches,
     "--into": _branches,
+    "--since": _places,
     "--type": _types,
+    "--until": _places,
 }
 # By the words of a command's subject; a name that the command makes is not there yet.
 SUBJECTS: Final[dict[str, Source]] = {

@@ -103,6 +103,12 @@ COMMANDS: tuple[Command, ...] = (
         needs="snapshot",
     ),
     Command(
+        "changes",
+        "Print what commits did, one JSON line a change.",
+        "omnigraph changes social.omni --since 01JZX5W9GZ0000000000000000",
+        needs="changes",
+    ),
+    Command(
         "status",
         "Show head, tables, pending writes and a verdict, in one screen.",
         "omnigraph status social.omni",

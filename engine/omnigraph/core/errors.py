@@ -287,7 +287,11 @@ class Overloaded(OmnigraphError):
 
 
 class Reclaimed(OmnigraphError):
-    """The version asked for was cleaned up. Facts: ``oldest`` (the oldest commit left)."""
+    """The version asked for was cleaned up. Facts: ``oldest`` (the oldest commit left).
+
+    A change feed says ``start`` (from where a snapshot begins a new feed) and ``reason``: ``state`` (what lies between is gone),
+    ``cursor`` (the cursor is in no history).
+    """
 
     code = "reclaimed"
     exit_code = 3

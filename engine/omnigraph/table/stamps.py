@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.core import meter as m
+from omnigraph.table.files import data_file_name
 from omnigraph.table.reading import reading
 
 if TYPE_CHECKING:
@@ -132,8 +133,8 @@ class _Split:
     @property
     def same_rows(self) -> bool:
         """Whether a fragment has a file of either version, but not all: a column was written anew beside the others."""
-        old = {file.path for one in self.before for file in one.files}
-        return any(file.path in old for one in self.after for file in one.files)
+        old = {data_file_name(file) for one in self.before for file in one.files}
+        return any(data_file_name(file) in old for one in self.after for file in one.files)
 
 
 def _split(before: Compared, after: Compared) -> _Split:
@@ -157,7 +158,7 @@ def _by_files(side: Compared) -> dict[tuple[str | None, ...], list[FragmentMetad
     found: dict[tuple[str | None, ...], list[FragmentMetadata]] = {}
     for fragment in side.handle.get_fragments():
         meta = fragment.metadata
-        path_of = {field: file.path for file in meta.files for field in file.fields}
+        path_of = {field: data_file_name(file) for file in meta.files for field in file.fields}
         files = tuple(next((path_of[field] for field in fields if field in path_of), None) for fields in side.columns)
         found.setdefault(files, []).append(meta)
     return found

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from omnigraph.wire import SCHEMA_VERSION
 from omnigraph.wire.branches import BranchDeleted, BranchInfo, BranchNames
+from omnigraph.wire.changes import ChangeList
 from omnigraph.wire.cleanup import Checkpoint, CheckpointDeleted, CheckpointNames, CleanupRun
 from omnigraph.wire.data import Created, ExportedRecords, QueryResult, RowFound, SnapshotOf
 from omnigraph.wire.diff import DiffReport
@@ -38,6 +39,7 @@ RESULTS: Final[Mapping[str, tuple[type[Model], ...]]] = {
     "query": (QueryResult,),
     "export": (ExportedRecords,),
     "status": (StatusReport,),
+    "changes": (ChangeList,),
     "commit list": (CommitList,),
     "commit show": (Commit,),
     "commit outcome": (Outcome,),

@@ -52,6 +52,7 @@ GOOD: dict[str, list[list[str]]] = {
         ["social.omni", "--type", "Person"],
         ["social.omni", "--format", "parquet", "--output", "out"],
     ],
+    "changes": [["social.omni", "--since", "HEAD"], ["social.omni", "--since", "main", "--until", "main", "--before"]],
     "status": [["social.omni"], ["social.omni", "--deep"]],
     "commit list": [["social.omni"], ["social.omni", "--limit", "1"], ["social.omni", "--actor", "maker"]],
     "commit show": [["social.omni", "HEAD"]],

@@ -61,6 +61,7 @@ READS: dict[str, Callable[[Given], object]] = {
     "Graph.commit": lambda g: g.graph.commit(g.commit_id),
     "Graph.diff": lambda g: list(g.graph.diff(g.commit_id)),
     "Graph.history": lambda g: g.graph.history("Person", "ann"),
+    "Graph.changes": lambda g: list(g.graph.changes("main")),
     "Graph.outcome": lambda g: g.graph.outcome(g.commit_id),
     "Graph.check": lambda g: g.graph.check(BOB, mode="append"),
     "Graph.status": lambda g: g.graph.status(deep=True),

@@ -12,7 +12,7 @@ from omnigraph.testing.cells import Cell
 from omnigraph.write.base.changes import INPUT_MODES
 
 READING = {
-    "catalog", "check", "close", "commit", "commits", "diff", "export", "history", "intents", "outcome", "probe", "recoveries", "snapshot",
+    "catalog", "changes", "check", "close", "commit", "commits", "diff", "export", "history", "intents", "outcome", "probe", "recoveries", "snapshot",
     "sql",
     "status", "storage_version", "uri", "verify",
     # plans compute and touch nothing
