@@ -7,6 +7,7 @@ of the executors.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -28,6 +29,8 @@ _BATCH_ROWS: Final = 1 << 16
 _STRIDE_MAX: Final = 1 << 21  # numbers that a task counts past; some milliseconds
 _WIDTH_MAX: Final = 512  # of a row; more would change no plan
 _FIELD_BYTES: Final = 8  # what one more field adds to a row, in the eyes of Spark's planner
+
+_COMMIT_ID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -126,10 +129,10 @@ class Scan:
 
 
 def opened(uri: str, branch: str, commit: str) -> og.Snapshot:
-    """A commit never changes, so that a worker opens it once. The newest one is looked up each time."""
-    if commit:
+    """A commit never changes, so that a worker opens it once. What else names a state is looked up each time."""
+    if _COMMIT_ID.fullmatch(commit):
         return _kept(uri, branch, commit)
-    return og.open(uri, read_only=True).snapshot(branch)
+    return og.open(uri, read_only=True).snapshot(branch, at=commit or None)
 
 
 @lru_cache(maxsize=16)

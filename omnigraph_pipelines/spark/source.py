@@ -1,4 +1,4 @@
-"""The data source ``omnigraph``: one type of a graph at a commit, in SQL and wherever Spark takes a format by name.
+"""The data source ``omnigraph``: one type of a graph at a commit, or what changed, in SQL and wherever Spark takes a format by name.
 
 Owns options and partitions. It only reads. The commit travels inside the partitions: what a reader remembers while it plans
 is not there when a task reads. ``scan.read`` makes a DataFrame without a data source, which costs less.
@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 import omnigraph as og
+from omnigraph_pipelines.spark import changes
 from omnigraph_pipelines.spark.filters import as_expression, parsed
 from omnigraph_pipelines.spark.scan import Scan, exactly, gathered, opened, spark_schema
 
@@ -30,7 +31,8 @@ def register(spark: SparkSession) -> None:
 
 class OmnigraphSource(DataSource):
     """Options: ``uri``, ``type``; ``commit`` (the newest when the query is planned, if left out); ``branch``; ``filters``:
-    a JSON list of ``[column, operator, value]``.
+    a JSON list of ``[column, operator, value]``. With ``changes_since`` (and ``changes_until``, ``before``) the rows are those of
+    ``graph.changes``, and ``type`` may be left out.
 
     Filters that Spark offers while it plans are not taken. Spark keeps what a reader took with the DataFrame and not with
     the query, so that a second query over the same DataFrame, or its other side of a join, would see the rows of the first.
@@ -40,11 +42,15 @@ class OmnigraphSource(DataSource):
     def name(cls) -> str:
         return NAME
 
-    def schema(self) -> StructType:
+    def schema(self) -> StructType | str:
+        if self.options.get(changes.OPTION):
+            return changes.ROWS
         options = _options(self.options)
         return spark_schema(opened(options["uri"], options["branch"], options["commit"]).schema(options["type"]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if self.options.get(changes.OPTION):
+            return changes.ChangesReader(_changes_options(self.options))
         return _Reader(_options(self.options), schema)
 
 
@@ -54,6 +60,17 @@ def _options(given: Mapping[str, str]) -> dict[str, str]:
         if not found[name]:
             raise og.errors.InvalidInput(f"the data source {NAME} needs the option {name!r}")
     return {**found, "branch": found["branch"] or "main"}
+
+
+def _changes_options(given: Mapping[str, str]) -> dict[str, str]:
+    names = ("uri", changes.OPTION, "changes_until", "type", "branch", "before")
+    found = {name: given.get(name) or "" for name in names}
+    if not found["uri"]:
+        raise og.errors.InvalidInput(f"the data source {NAME} needs the option 'uri'")
+    for name in ("commit", "filters"):
+        if given.get(name):
+            raise og.errors.InvalidInput(f"the option {name!r} has no effect on changes", hint="leave it out")
+    return found
 
 
 class _Fragments(InputPartition):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -232,3 +233,26 @@ def test_a_commit_has_the_columns_of_then_whatever_the_schema_has_become(spark: 
     assert {"number", "label"} <= set(now.columns) and not {"n", "f"} & set(now.columns)
     assert then.where("n = 7").select("name", "f").collect()[0].asDict() == {"name": "t07", "f": 3.5}
     assert now.where("number = 7").select("name", "label").collect()[0].asDict() == {"name": "t07", "label": "T07"}
+
+
+def test_changes_are_rows_of_a_data_source(spark: Any, things: og.Graph) -> None:
+    register(spark)
+    start = things.snapshot().commit_id
+    things.load([{"type": "Thing", "data": {"name": "new", "n": 7}}], mode="append")
+    middle = things.snapshot().commit_id
+    things.mutate('query q() { delete Thing where name = "t00" }')
+
+    def changes(**options: str) -> list[Any]:
+        reader = spark.read.format("omnigraph").option("uri", things.uri)
+        return list(reader.options(changes_since=start, **options).load().collect())
+
+    told = [change.to_dict() for change in things.changes(start, before=True)]
+    rows = [row.asDict() for row in changes(before="true", type="Thing")]
+    for row in rows:
+        row |= {name: None if row[name] is None else json.loads(row[name]) for name in ("row", "before")}
+    assert rows == told and [row["kind"] for row in rows] == ["insert", "delete"]
+    assert [(row.kind, row.key, row.before) for row in changes(changes_until=middle)] == [("insert", "new", None)]
+    with pytest.raises(Exception, match="power cut took it back"):
+        spark.read.format("omnigraph").options(
+            uri=things.uri, changes_since="01ARZ3NDEKTSV4RRFFQ69G5FAV"
+        ).load().collect()
