@@ -168,8 +168,9 @@ def _all_below(root: str) -> Iterator[str]:
 @functools.cache
 def _syncfs() -> Callable[[int], int] | None:
     """The call of the operating system that syncs one file system; None where there is none."""
-    call: Any = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if call is None:
+    try:
+        call: Any = ctypes.CDLL(None, use_errno=True).syncfs
+    except (OSError, AttributeError, TypeError):  # TypeError: Windows has no library of the process itself
         return None
     call.argtypes, call.restype = [ctypes.c_int], ctypes.c_int
 
