@@ -111,7 +111,10 @@ def merge_columns(base: Side, source: Side, target: Side, *, strict: bool = Fals
         for name in source.columns
     }
     clashes = {int(at): _clash(int(at), base, source, target, same, contested) for at in np.flatnonzero(clash).tolist()}
-    changed = (take | mixable) & ~clash
+    differs = np.zeros(len(source), np.bool_)  # where the source has brought the target something that it did not have
+    for name in source.columns:
+        differs |= ~unchanged.by_name[name] & ~same.by_name[name]
+    changed = (take | (mixable & differs)) & ~clash
     return MergedColumns(columns, np.where(take, source.present, target.present), changed, clashes)
 
 
