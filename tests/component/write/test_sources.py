@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +35,25 @@ def test_records_and_tables_are_read_from_a_store(s3_root: str, tmp_path: Path) 
             assert sorted(graph.snapshot().to_arrow("P")["id"].to_pylist()) == ["a", "b", "c"]
             with pytest.raises(og.errors.NotFound):
                 graph.load(f"{s3_root}/landing/nowhere.jsonl", mode="append")
+
+
+def test_a_file_that_may_not_be_read_is_named_with_the_right_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "p.jsonl"
+    secret.write_text('{"type": "P", "data": {"k": "a"}}')
+    opened = Path.open
+
+    def refused(path: Path, *args: Any, **more: Any) -> Any:
+        if path == secret:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *args, **more)
+
+    with og.init(tmp_path / "graph", "node P { k: String @key }") as graph:
+        monkeypatch.setattr(Path, "open", refused)
+        with pytest.raises(og.errors.StoreRefused, match="p.jsonl") as caught:
+            graph.load(secret, mode="append")
+        assert "right to read" in caught.value.hint
 
 
 @pytest.mark.parametrize("listening", [False, True])

@@ -93,9 +93,14 @@ def _open(place: str | PathLike[str], opener: Opener | None, watched: bool) -> A
             path=text,
         ) from error
     except IsADirectoryError as error:
-        raise InvalidInput(f"a directory where a file is needed: {text[:200]}") from error
+        raise InvalidInput(
+            f"a directory where a file is needed: {text[:200]}", hint="give the path of a file"
+        ) from error
     except PermissionError as error:
-        raise StoreRefused(f"not allowed to read {text[:200]}") from error
+        raise StoreRefused(
+            f"not allowed to read {text[:200]}",
+            hint="give the user of this process the right to read the file and its folders",
+        ) from error
     except OSError as error:
         raise InvalidInput(f"cannot read {text[:200]}: {error.strerror or type(error).__name__}") from error
 
