@@ -57,6 +57,11 @@ class TableStep:
         return all(row.kind == "schema" for row in self.members)
 
     @property
+    def changes_columns(self) -> bool:
+        """Whether rows have other columns before it, as with a change of the schema or a merge that brought one."""
+        return any(row.schema is not None for row in self.members)
+
+    @property
     def fills(self) -> Mapping[str, Any]:
         """What the properties that the swap added were filled with, by identity."""
         steps = [one for row in self.members if row.schema is not None for one in row.schema["steps"]]
@@ -163,7 +168,6 @@ class _Walk:
         step = next(steps, None)
         while step is not None:
             older = next(steps, None)
-            renamed = renamed or step.is_schema_change
             if may_have_changed(step, older, after):
                 try:
                     if renamed and after.values is not None:
@@ -176,6 +180,8 @@ class _Walk:
                 if _differ(before, after, step):
                     yield _change(step, before, after)
                 after, renamed = before, False
+            else:
+                renamed = renamed or step.changes_columns
             step = older
 
     def look(self, ref: str | None, version: int, step: TableStep | None) -> RowFoundAt:

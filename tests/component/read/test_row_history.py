@@ -169,6 +169,17 @@ def test_a_type_is_followed_through_its_names_and_a_fill_is_no_change(graph: Gra
     assert found[1].after == {"id": "ann", "age": 1, "city": None, "name": "ann"}
 
 
+def test_a_row_that_a_merged_schema_passed_by_is_shown_as_it_was(graph: Graph) -> None:
+    first = load(graph, person("ann", age=1), person("bob"), mode="append")
+    graph.branches.create("b")
+    graph.schema.apply(SCHEMA.replace("age: I32?", "age: I32? score: F64?"), branch="b", fill={"Person.score": 0.5})
+    graph.mutate('query q() { delete Person where name = "bob" }', branch="b")
+    load(graph, {"type": "Town", "data": {"title": "x"}}, mode="append")
+    assert graph.branches.merge("b").outcome == "merged"
+    [found] = graph.history("Person", "ann")
+    assert found.commit_ids == (first,) and found.after == {"id": "ann", "age": 1, "city": None, "name": "ann"}
+
+
 def test_commits_of_one_swap_that_share_the_table_are_named_together(graph: Graph) -> None:
     load(graph, person("ann", age=1), person("bob"), mode="append")
     ended = together(
