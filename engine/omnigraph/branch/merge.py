@@ -139,7 +139,8 @@ class _Merge:
         fills = read_fills(self.engine, (self.source, txn.held), known, self.meter)
         schema = merge_schema_of(task.bases, base, view, target_view, fills)
         prepared = Merging(txn, task, schema).prepare()
-        state = self.source.state
+        # A branch that wrote nothing is at a commit of its parent. There its history is found, also once the branch is gone.
+        state = parents.made_on(self.engine, self.source, self.meter).state
         merge = {
             "identity": state.identity,
             "ref": state.ref,

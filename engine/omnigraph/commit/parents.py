@@ -42,6 +42,16 @@ def lineage(engine: Engine, held: Held, meter: Meter) -> Iterator[Held]:
         held = _fork_point(engine, held, meter)
 
 
+def made_on(engine: Engine, held: Held, meter: Meter) -> Held:
+    """The state at the same commit on the line that the commit was made on: the state itself, unless its branch has only
+    inherited the commit."""
+    for line in lineage(engine, held, meter):
+        parent = line.state.head.parent
+        if parent is None or parent.commit != line.state.head.commit_id:
+            return line
+    raise AssertionError("main has no parent")
+
+
 def find(engine: Engine, held: Held, row_id: str, meter: Meter) -> Located | None:
     """The record under an id: of the branch's own line, else of the nearest line below it that has one."""
     for line in lineage(engine, held, meter):

@@ -69,6 +69,22 @@ def test_what_a_branch_did_is_done_to_a_target_that_stood_still(graph: Graph) ->
     assert graph.branches.merge("b").outcome == "up_to_date"
 
 
+def test_a_branch_is_merged_after_one_that_was_made_from_it_and_wrote_nothing(graph: Graph) -> None:
+    patch(graph, person("ann", age=31), branch="b")
+    graph.branches.create("c", "b")
+    assert graph.branches.merge("c").outcome == "fast_forward"
+    assert graph.branches.merge("b").outcome == "up_to_date"
+    patch(graph, person("ann", age=32), branch="b")
+    patch(graph, person("bob", city="rome"))
+    graph.branches.delete("c")
+    receipt = graph.branches.merge("b")
+    assert (receipt.outcome, receipt.tables["node:Person"].updated) == ("merged", 1)
+    people = content(graph)["node:Person"]
+    assert (people["ann"]["age"], people["bob"]["city"]) == (32, "rome")
+    # The other way round, and once more: its history is found whichever line the source stood on.
+    assert graph.branches.merge("main", into="b").outcome == "fast_forward"
+
+
 def test_both_sides_keep_what_they_changed(graph: Graph) -> None:
     patch(graph, person("ann", age=31), person("dora"), knows("k2", "bob", "dora"), branch="b")
     patch(graph, person("ann", city="rome"), person("bob", age=41), person("eve"))
