@@ -45,7 +45,7 @@ def export_to(readers: Sequence[TableReader], dest: Destination) -> ExportReport
     """All records into an open file, or into a path, which is there whole or not at all (``.gz`` is compressed)."""
     if isinstance(dest, str | os.PathLike):
         path = _file_path(dest)
-        with writing_to(path, "file"), _whole_file(path) as file:
+        with writing_to(path, "file"), whole_file(path) as file:
             return _write(readers, file, str(path))
     if not hasattr(dest, "write"):
         raise InvalidInput(f"an export goes to a path or an open file, not to {type(dest).__name__}")
@@ -135,7 +135,7 @@ def _file_path(dest: str | os.PathLike[str]) -> Path:
 
 
 @contextlib.contextmanager
-def _whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes its name when it is whole and on the disk; until then, and if anything fails, nothing shows."""
     temporary = path.parent / f".{path.name[:40]}.{new_uuid()}.part"
     raw = open(temporary, "xb")

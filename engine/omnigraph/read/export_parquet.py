@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.core import progress
 from omnigraph.core.errors import AlreadyExists, InvalidInput
 from omnigraph.core.ids import new_uuid
+from omnigraph.read.export import whole_file
 from omnigraph.read.export_places import local_path, writing_to
 from omnigraph.read.tables import TableReader
 from omnigraph.wire.data import ExportReport
@@ -40,6 +42,18 @@ def export_parquet(readers: Sequence[TableReader], dest: object) -> ExportReport
                 rows[reader.declared.table_key] = _write(reader, parts / name)
         size = sum((parts / name).stat().st_size for name in names)
     return ExportReport(str(folder), rows, size)
+
+
+def write_rows(rows: pa.RecordBatchReader, dest: str | os.PathLike[str]) -> int:
+    """Write the rows of a stream as one Parquet file, which is there whole or not at all; how many there were."""
+    path = local_path(dest)
+    count = 0
+    with writing_to(path, "file"), whole_file(path) as file:
+        with pq.ParquetWriter(file, rows.schema, compression=_COMPRESSION) as writer:
+            for batch in rows:
+                writer.write_batch(batch)
+                count += batch.num_rows
+    return count
 
 
 def _write(reader: TableReader, path: Path) -> int:

@@ -43,6 +43,7 @@ GOOD: dict[str, list[list[str]]] = {
     "query": [
         ["social.omni", "--sql", "select * from Person"],
         ["social.omni", "--sql", "select 1.5::decimal(3,1), now()"],
+        ["social.omni", "--sql", "select name from Person", "--format", "parquet", "--output", "rows.parquet"],
     ],
     "get": [["social.omni", "Person", "Ann"]],
     "head": [["social.omni", "Person"], ["social.omni", "Follows", "--limit", "1"]],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
@@ -126,6 +127,18 @@ def test_an_export_in_parquet_is_a_folder_that_a_load_takes(run: Run, folder: Pa
     assert again.error["code"] == "already-exists"
     assert run("export", "social.omni", "--format", "parquet", "-o", "new", "--force", "--json", code=2)
     assert not Path("new").exists()
+
+
+def test_rows_of_a_query_are_written_as_one_parquet_file(run: Run, folder: Path) -> None:
+    words = ["query", "social.omni", "--sql", "select name, age from Person order by name", "--format", "parquet"]
+    assert "2 rows" in run(*words, "--output", "rows.parquet").err
+    assert pq.read_table("rows.parquet").to_pylist() == [{"name": "Ann", "age": 30}, {"name": "Bob", "age": None}]
+    assert run(*words, "--output", "rows.parquet", "--json", code=3).error["code"] == "already-exists"
+    assert "--output" in run(*words, "--json", code=2).error["hint"]
+    assert "LIMIT" in run(*words, "--output", "new.parquet", "--limit-rows", "1", "--json", code=2).error["hint"]
+    assert "--format parquet" in run(*words[:4], "--output", "new.parquet", "--json", code=2).error["hint"]
+    broken = run("query", "social.omni", "--sql", "select nme from Person", *words[4:], "-o", "new.parquet", code=3)
+    assert "nme" in broken.err and not Path("new.parquet").exists()
 
 
 def test_an_export_does_not_replace_a_file_unasked(run: Run, folder: Path) -> None:

@@ -6,14 +6,16 @@ import csv
 import json
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.options import At, Branch
-from omnigraph.cli.render import Screen
+from omnigraph.cli.render import Screen, count_text
 from omnigraph.cli.values import as_json_value, as_text
+from omnigraph.core.errors import AlreadyExists
 from omnigraph.core.operation import operating
 from omnigraph.wire.data import QueryResult, Target
 
@@ -30,6 +32,7 @@ class Format(StrEnum):
     csv = "csv"
     jsonl = "jsonl"
     json = "json"
+    parquet = "parquet"
 
 
 def run(
@@ -40,6 +43,9 @@ def run(
     branch: Branch = "main",
     at: At = None,
     format_: Annotated[Format, typer.Option("--format", help="How rows are printed.")] = Format.table,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file; for --format parquet.")
+    ] = None,
     limit_rows: Annotated[
         int | None, typer.Option("--limit-rows", min=1, metavar="N", help="Print so many rows at most.")
     ] = None,
@@ -52,6 +58,10 @@ def run(
     text = sys.stdin.read() if sql == "-" else sql
     if not text.strip():
         raise Usage("the statement is empty", hint="for example --sql 'select count(*) from Person'")
+    if (format_ is Format.parquet) != (output is not None):
+        raise Usage("--format parquet and --output go together", hint="add --format parquet --output rows.parquet")
+    if output is not None:
+        return _to_file(call, text, branch, at, output, limit_rows)
     as_document = call.as_json or format_ is Format.json
     bound = limit_rows
     if bound is None and not as_document and format_ in (Format.table, Format.kv):
@@ -70,6 +80,23 @@ def run(
         else (),
     )
     return Answer(found, lambda screen: _show(screen, format_, found.to_dict(), rows))
+
+
+def _to_file(call: Call, text: str, branch: str, at: str | None, output: Path, bound: int | None) -> Answer:
+    """All rows as one Parquet file, as a stream. A file that is there is not replaced."""
+    from omnigraph.read.export_parquet import write_rows
+
+    if bound is not None:
+        raise Usage("--limit-rows is for rows that are printed", hint="write LIMIT into the statement")
+    if output.exists():
+        raise AlreadyExists(f"there is a file at {output}", hint="choose another name, or delete the file")
+    with call.reading() as graph, call.screen.busy(f"writing {output}"):
+        snapshot = graph.snapshot(branch, at=at)
+        found = snapshot.sql(text)
+        count = write_rows(found.to_batches(), output)
+    target = Target(snapshot.branch, snapshot.commit_id)
+    result = QueryResult(None, target, count, False, tuple(found.columns), ())
+    return Answer(result, lambda screen: screen.note(f"{count_text(count, 'row')} → {output}"))
 
 
 def _select(snapshot: Snapshot, text: str, bound: int | None) -> tuple[list[str], list[tuple[Any, ...]], bool]:
