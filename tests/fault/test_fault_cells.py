@@ -38,7 +38,7 @@ def test_every_failpoint_on_a_disk_may_raise_once(matrix: Matrix, all_clean: All
     assert {v.ended for v in verdicts} <= {"done", "error"}
 
 
-@pytest.mark.parametrize("name", ["append", "init"])
+@pytest.mark.parametrize("name", ["append", "branch-staged-write", "init"])
 def test_every_sync_of_a_write_may_fail_once(syncing_matrix: Matrix, all_clean: AllClean, name: str) -> None:
     cells = [cell for cell in syncing_matrix.raise_cells(name, 1) if cell.cut.startswith("store.sync")]
     verdicts = all_clean(syncing_matrix.run(cell) for cell in cells)

@@ -355,7 +355,7 @@ def promised_by(engine: Any, said: tuple[Any, ...], findings: list[str]) -> str 
     if code != "outcome-unknown":
         return "before"
     if commit_id is None and branch is not None:
-        return None  # whether a branch was made or deleted, the list of branches tells
+        return None  # whether a branch was made or deleted, or tables forked for it, the branch tells
     if commit_id is None:
         findings.append("an unknown outcome without a commit id")
         return None

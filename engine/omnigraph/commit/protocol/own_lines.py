@@ -148,5 +148,6 @@ def _publish(engine: Engine, planned: Planned, handles: Mapping[str, Any], held:
     raise OutcomeUnknown(
         f"whether the lines of branch {plan.branch.name!r} were published is not known: {error}",
         hint="repeat the call: nothing is written twice by it",
+        branch=plan.branch.name,
         operation_id=plan.op,
     )
