@@ -1,4 +1,4 @@
-"""``python -m omnigraph.testing crash|fault|pause|soak|evolve|rot``: the long forms of the reliability suites, as commands."""
+"""``python -m omnigraph.testing crash|fault|pause|soak|evolve|team|rot``: the long forms of the reliability suites, as commands."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ usage: python -m omnigraph.testing COMMAND [arguments]
   rot     flip a bit of a file, see that it is named and that nothing is published from it
   soak    many processes beside each other, killed and stopped, for as long as wanted
   evolve  schemas that change beside loaders and a compactor, all of them killed at random
+  team    a day of a team: branches, merges, a bad batch and a feed, beside upkeep, all of them killed at random
 
 COMMAND --help says more.
 """
@@ -38,6 +39,10 @@ def main(arguments: list[str]) -> int:
         from omnigraph.testing import evolution
 
         return evolution.main(rest)
+    if command == "team":
+        from omnigraph.testing import team
+
+        return team.main(rest)
     asked = command in ("-h", "--help", "help")
     print(USAGE, end="", file=sys.stdout if asked else sys.stderr)
     return 0 if asked else WRONG_USAGE
