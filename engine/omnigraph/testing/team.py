@@ -27,7 +27,7 @@ import pyarrow as pa
 from omnigraph import graph as graphs
 from omnigraph.core.errors import AlreadyExists, MergeConflict, OmnigraphError
 from omnigraph.graph import Graph
-from omnigraph.options import Batch
+from omnigraph.write.sources.batch import Batch
 from omnigraph.testing.children import Child
 from omnigraph.testing.content import faults_of
 
