@@ -27,9 +27,9 @@ import pyarrow as pa
 from omnigraph import graph as graphs
 from omnigraph.core.errors import AlreadyExists, MergeConflict, OmnigraphError
 from omnigraph.graph import Graph
-from omnigraph.write.sources.batch import Batch
 from omnigraph.testing.children import Child
 from omnigraph.testing.content import faults_of
+from omnigraph.write.sources.batch import Batch
 
 Say = Callable[[Any], None]
 
@@ -53,7 +53,7 @@ def start(root: str, rows: int) -> None:
     people, bills = rows * 6 // 10, rows * 2 // 10
     names = [f"p{n}" for n in range(people)]
     with graphs.init(root, SCHEMA, actor="founder") as graph:
-        edges = {
+        edges: dict[str, Any] = {
             "from": names[:bills],
             "to": names[-bills:],
             "n": [f"k{n}" for n in range(bills)],
@@ -185,14 +185,16 @@ def begin_copy(root: str) -> None:
 
 def follow(graph: Graph, copy: Graph) -> None:
     """Do to the copy what the feed tells, commit by commit. A commit that was done in part is done again: all of it can be."""
-    feed = graph.changes(copy.notes.get("cursor").decode(), before=True)
+    cursor = copy.notes.get("cursor")
+    assert cursor is not None, "begin_copy comes first"
+    feed = graph.changes(cursor.decode(), before=True)
     for ids, changes in groupby(feed, key=lambda change: change.commit_ids):
         told = list(changes)
         for change in told:
-            if change.kind == "schema":
+            if change.kind == "schema" and change.row is not None:
                 copy.schema.apply(change.row["schema"])
         for change in told:
-            if change.kind == "delete":
+            if change.kind == "delete" and change.before is not None:
                 name, value = ("n", change.before["n"]) if change.type == "Knows" else _key(change.before)
                 copy.mutate(f"query q($k: String) {{ delete {change.type} where {name} = $k }}", params={"k": value})
         records = [_record(change) for change in told if change.kind in ("insert", "update")]
