@@ -5,6 +5,7 @@ Owns opening, making the graph at its first use, and closing after the run. Noth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +77,22 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return held
 
     def snapshot(self, at: str | None = None) -> og.Snapshot:
-        """The branch as it is now, or as the commit ``at`` left it. It never changes, and reading it takes no lock."""
+        """The branch as it is now, or at a place ``at``. It never changes, and reading it takes no lock."""
+        return self._handle().snapshot(self.branch, at=at)
+
+    def changes(
+        self, since: str, until: str | None = None, types: Sequence[str] | None = None, *, before: bool = False
+    ) -> Any:
+        """What the commits of the branch did after ``since``, as ``graph.changes`` has it. Its ``cursor`` is the ``since`` of the
+        next run."""
+        return self._handle().changes(since, until, types, self.branch, before)
+
+    def _handle(self) -> og.Graph:
+        """The graph as the run has it open; else a handle that reads."""
         handle: og.Graph | None = self._graph or self._reader
         if handle is None:
             handle = self._reader = self.open(read_only=True)
-        return handle.snapshot(self.branch, at=at)
+        return handle
 
     def open(self, *, read_only: bool = False) -> og.Graph:
         """A handle of the caller's own, which the caller closes. Makes the graph if there is none and ``schema_file`` says
