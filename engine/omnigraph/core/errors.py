@@ -312,7 +312,8 @@ class Corruption(OmnigraphError):
 
 
 class UnsupportedStorage(OmnigraphError):
-    """A graph of another storage version. Facts: ``found``, ``served``."""
+    """A graph of another storage version (facts: ``found``, ``served``), or a table that reads files outside of its graph, which
+    was moved (``table``, ``place``)."""
 
     code = "unsupported-storage"
     exit_code = 9

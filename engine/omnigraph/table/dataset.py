@@ -26,6 +26,7 @@ from omnigraph.table import checksums
 from omnigraph.table.blob import stored_schema
 from omnigraph.table.drawn import drawing
 from omnigraph.table.errors import Fate, brief, classify, panics_raised, translate
+from omnigraph.table.moved import check_place
 from omnigraph.table.names import V2_MANIFEST_MAX as V2_MANIFEST_MAX
 from omnigraph.table.names import TableRef as TableRef
 from omnigraph.table.new_file_checks import write_files
@@ -146,13 +147,16 @@ class Tables:
 
     def _open(self, ref: TableRef, version: int | None, meter: Meter | None, cls: str) -> LanceDataset:
         def call() -> LanceDataset:
-            return lance.dataset(
+            handle = lance.dataset(
                 self.uri(ref),
                 version=version,
                 block_size=REMOTE_BLOCK_BYTES if self._store.is_remote else None,
                 storage_options=self._options,
                 session=self._session,
             )
+            if ref.ref is not None:
+                check_place(ref, handle, self.uri(TableRef(ref.location)).rstrip("/"))
+            return handle
 
         if meter is None:
             return call()

@@ -195,6 +195,41 @@ def test_a_graph_whose_tables_are_settled_can_be_moved(local_root: str) -> None:
     assert fresh.snapshot("feature").get("Person", "bob")
 
 
+def test_a_moved_graph_never_reads_the_files_of_the_place_it_was_copied_from(local_root: str) -> None:
+    """In silence it would see what is written there later, or nothing once the original is gone."""
+    graph = make(local_root, 2)
+    graph.branches.create("feature")
+    graph.load(people("ann"), mode="append", branch="feature")
+    copied = local_root + "-copied"
+    shutil.copytree(local_root, copied)
+    fresh = og.open(copied)
+    assert fresh.snapshot().count("Person") == 2, "main's own lines read as ever"
+    for call in (
+        lambda: fresh.snapshot("feature").to_arrow("Person"),
+        lambda: fresh.load(people("bob"), mode="append", branch="feature"),
+        lambda: fresh.branches.merge("feature"),
+    ):
+        with pytest.raises(og.errors.UnsupportedStorage) as caught:
+            call()
+        assert caught.value.place.startswith(f"{local_root}/nodes/") and "--settle" in caught.value.hint
+    assert [one.code for one in fresh.verify(branches=["feature"]).problems if one.severity == "damage"] == [
+        "pin-does-not-open"
+    ]
+    fresh.branches.delete("feature")
+    fresh.cleanup(**NOW)
+    assert fresh.verify(deep=True).ok and og.open(local_root).snapshot("feature").count("Person") == 3
+
+
+def test_a_graph_that_is_reached_through_a_link_is_one_graph(local_root: str, tmp_path: Path) -> None:
+    graph = make(local_root, 1)
+    link = tmp_path / "link"
+    link.symlink_to(local_root)
+    linked = og.open(link)
+    linked.branches.create("feature")
+    linked.load(people("ann"), mode="append", branch="feature")
+    assert linked.uri == graph.uri and graph.snapshot("feature").count("Person") == 2
+
+
 def test_a_copy_of_a_damaged_file_is_not_made(local_root: str) -> None:
     graph = make(local_root, 2)
     graph.branches.create("feature")
