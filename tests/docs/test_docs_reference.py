@@ -105,6 +105,40 @@ def test_every_command_that_a_sentence_names_can_be_typed() -> None:
     assert not wrong and seen > 40
 
 
+# --- what a merge of two versions of a page leaves behind ---------------------------------------------------------------
+
+_LONG_CHARS = 45
+_MADE_FROM_CODE = {"python.md", "cli.md"}
+
+
+def _twice(text: str) -> list[str]:
+    """Lines of prose that stand twice in one page, whatever the case of their first letters."""
+    seen: dict[str, str] = {}
+    found, in_code = [], False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            in_code = not in_code
+        said = line.strip().lower()
+        if in_code or said.startswith("|") or len(said) < _LONG_CHARS:
+            continue
+        if said in seen:
+            found.append(line.strip())
+        seen[said] = line
+    return found
+
+
+@pytest.mark.parametrize("page", pages.all_pages(), ids=lambda page: page.name)
+def test_no_sentence_stands_twice_in_a_page(page: Path) -> None:
+    if page.name not in _MADE_FROM_CODE:
+        assert _twice(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_sentence_that_stands_twice_is_found() -> None:
+    line = "- **Schemas** are merged too, element by element, as rows are."
+    assert _twice(f"{line}\n\n{line.replace('Schemas', 'schemas')}\n") != []
+    assert _twice(f"{line}\n```\n{line}\n```\n") == []
+
+
 # --- guarantees ---------------------------------------------------------------------------------------------------------
 
 _CLAIMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
