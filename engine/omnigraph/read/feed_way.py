@@ -46,7 +46,7 @@ def find_way(engine: Engine, since: At, until: At | None, branch: str, meter: Me
         ref = line.state.ref
         for swap in swaps_of(engine.history.rows(line, meter), ref, line.version):
             if ref == row.ref and swap.version <= row.version:
-                left = after(swap, cursor) if swap.version == row.version else None
+                left = after(swap, row.commit_id) if swap.version == row.version else None
                 found += [] if left is None else [left]
                 break
             found.append(swap)

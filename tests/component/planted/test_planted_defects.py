@@ -8,10 +8,17 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.core.errors import OmnigraphError
-from tests.component.planted import grouped, lines, publishing, recovery, stored
+from tests.component.planted import feeds, grouped, lines, publishing, recovery, stored
 from tests.component.planted.scenes import Defect, Engines, Scene
 
-DEFECTS = {**recovery.DEFECTS, **publishing.DEFECTS, **stored.DEFECTS, **lines.DEFECTS, **grouped.DEFECTS}
+DEFECTS = {
+    **recovery.DEFECTS,
+    **publishing.DEFECTS,
+    **stored.DEFECTS,
+    **lines.DEFECTS,
+    **grouped.DEFECTS,
+    **feeds.DEFECTS,
+}
 SCENES = {defect.scene.__name__: defect.scene for defect in DEFECTS.values()}
 
 

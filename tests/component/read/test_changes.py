@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -247,6 +249,32 @@ def test_a_cursor_that_is_nowhere_is_loud(graph: og.Graph) -> None:
         graph.changes(lost)
     assert (caught.value.reason, caught.value.start) == ("cursor", head(graph))
     assert "snapshot of main" in caught.value.hint
+
+
+def test_a_cursor_that_a_power_cut_took_back_is_loud(graph: og.Graph, tmp_path: Path) -> None:
+    """The reader has seen a commit that was not durable yet. What is written after the cut has other ids."""
+    kept = f"{tmp_path}/kept.omni"
+    shutil.copytree(graph.uri, kept)
+    cursor = str(graph.load([person("ann")], mode="append").commit_id)
+    after_the_cut = og.open(kept)
+    for _ in range(2):
+        with pytest.raises(Reclaimed, match="power cut took it back") as caught:
+            after_the_cut.changes(cursor)
+        assert (caught.value.reason, caught.value.start) == ("cursor", head(after_the_cut))
+        after_the_cut.load([person("bob")], mode="merge")  # it takes the version that the lost commit had
+
+
+def test_a_feed_of_an_object_store(s3_root: str) -> None:
+    with og.init(s3_root, SCHEMA) as graph:
+        start = head(graph)
+        for name in "abcd":
+            graph.load([person(name)], mode="append")
+        graph.load([person("a", age=1)], mode="patch")
+        opened = og.open(s3_root, read_only=True)
+        assert [(one.key, one.kind) for one in opened.changes(start)] == [
+            *((name, "insert") for name in "abcd"),
+            ("a", "update"),
+        ]
 
 
 def test_a_cursor_of_another_branch_is_refused(graph: og.Graph) -> None:
