@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,26 +34,36 @@ def imported() -> set[str]:
     return import_once()
 
 
-def test_a_command_that_reads_loads_nothing_that_only_writes_need(tmp_path: Path) -> None:
-    import omnigraph as og
-
-    with og.init(tmp_path / "g.omni", "node Person { name: String @key }") as graph:
-        graph.load([{"type": "Person", "data": {"name": "ann"}}], mode="append")
+def loaded_by_status(uri: Path, **environment: str) -> set[str]:
+    """The modules that the program has at its end."""
     program = (
         "import atexit, json, sys\n"
-        f"sys.argv = ['omnigraph', 'status', {str(tmp_path / 'g.omni')!r}]\n"
+        f"sys.argv = ['omnigraph', 'status', {str(uri)!r}]\n"
         "atexit.register(lambda: print(json.dumps(sorted(sys.modules))))\n"
         "from omnigraph.cli import main\n"
         "sys.exit(main())"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=plain | environment
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_a_command_that_reads_loads_nothing_that_only_others_need(tmp_path: Path) -> None:
+    import omnigraph as og
+
+    with og.init(tmp_path / "g.omni", "node Person { name: String @key }") as graph:
+        graph.load([{"type": "Person", "data": {"name": "ann"}}], mode="append")
+    loaded = loaded_by_status(tmp_path / "g.omni")
     assert "lance" in loaded and "omnigraph.upkeep.status" in loaded
     assert not loaded & {
-        *("pandas", "polars", "duckdb", "lark", "boto3", "rich.console", "pyarrow.parquet"),
+        *("pandas", "polars", "duckdb", "lark", "boto3", "rich.console", "pyarrow.parquet", "opentelemetry"),
         *("omnigraph.commit.genesis", "omnigraph.commit.recovery.recover", "omnigraph.commit.protocol.run"),
         "omnigraph.schema.parser",
     }
+    pytest.importorskip("opentelemetry")
+    assert "opentelemetry" in loaded_by_status(tmp_path / "g.omni", OTEL_SERVICE_NAME="graphs")
 
 
 def test_public_names_resolve() -> None:

@@ -7,7 +7,7 @@ they are missing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 _COLLECT_AFTER = 50_000  # objects made
 
@@ -36,23 +36,30 @@ def _start_quickly() -> None:
     Python keeps its modules and its collector.
 
     Arrow imports pandas where it is installed, which takes longer than most commands. Pydantic reads the metadata of every
-    installed package in search of plugins. And the collector would pass over the objects of hundreds of modules, again and
+    installed package in search of plugins, and so does OpenTelemetry, whose figures go nowhere unless a variable configures it
+    or a program that was started before has set it up. And the collector would pass over the objects of hundreds of modules, again and
     again, while they are made.
     """
     import gc
     import os
     import sys
 
-    sys.meta_path.insert(0, _Hidden())
+    hidden = {"pandas"}
+    if "opentelemetry" not in sys.modules and not any(name.startswith("OTEL_") for name in os.environ):
+        hidden.add("opentelemetry")
+    sys.meta_path.insert(0, _Hidden(hidden))
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
 class _Hidden:
-    """Finds pandas missing. (None in ``sys.modules`` would say the same, but compiled importers take that for a module.)"""
+    """Finds packages missing. (None in ``sys.modules`` would say the same, but compiled importers take that for a module.)"""
+
+    def __init__(self, names: Set[str]) -> None:
+        self._names = names
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
+        if name in self._names:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
