@@ -450,3 +450,46 @@ def test_a_feed_replayed_into_an_empty_graph_is_the_graph(graph: og.Graph, copy:
     follow(whole, graph.changes(start, before=True))
     assert content(whole) == content(graph)
     assert engine_of(graph).latest("main").state.head.commit_id == cursor
+
+
+def test_a_feed_with_every_change_of_a_schema_and_merges_of_schemas_is_replayed(
+    graph: og.Graph, copy: og.Graph
+) -> None:
+    start = head(graph)
+    graph.load([person("ann", age=1), person("bob"), town("x")], mode="append")
+    text = SCHEMA
+    for old, new, row in (
+        ("age: I32?", "age: I64?", person("ann", age=2**40)),
+        ("city: String?", 'place: String? @rename_from("city")', person("bob", place="p")),
+    ):
+        text = text.replace(old, new)
+        graph.schema.apply(text)
+        graph.load([row], mode="patch")
+    text = text.replace(' @rename_from("city")', "")
+    dropped = text.replace("node Town { title: String @key }\n", "").replace(
+        "edge Lives: Person -> Town { n: String }\n", ""
+    )
+    graph.schema.apply(dropped)
+    graph.branches.create("one")
+    graph.branches.create("two")
+    graph.schema.apply(
+        dropped.replace("place: String?", "place: String?  extra: String"), branch="one", fill={"Person.extra": "e"}
+    )
+    graph.load([person("zoe", extra="q"), person("ann", extra="r")], mode="patch", branch="one")
+    graph.schema.apply(dropped + "node Bus { line: String @key }\n", branch="two")
+    graph.load([{"type": "Bus", "data": {"line": "9"}}], mode="append", branch="two")
+    graph.load([person("eve")], mode="append")
+    for branch in ("one", "two"):
+        assert graph.branches.merge(branch).outcome == "merged"
+    told = kinds(graph.changes(start))
+    assert told[-4:] == [
+        ("Person", "ann", "update"), ("Person", "zoe", "insert"), (None, None, "schema"), ("Bus", "9", "insert"),
+    ]  # fmt: skip
+    assert ("Person", "eve", "update") not in told, "what a fill gave it is in the schema entry"
+    cursor = follow(copy, graph.changes(start, before=True))
+    assert content(copy) == content(graph)
+    graph.optimize()
+    bad = str(graph.load([person("ann", place="bad")], mode="patch").commit_id)
+    graph.revert(bad)
+    follow(copy, graph.changes(cursor, before=True))
+    assert content(copy) == content(graph)
