@@ -576,13 +576,14 @@ class Graph:
 
     # --- upkeep -----------------------------------------------------------------------------------------------------
 
-    def status(self, deep: bool = False) -> StatusReport:
-        """Head, tables, manifest, pending writes and a verdict, from the manifest alone; ``deep`` visits every table."""
+    def status(self, deep: bool = False, branches: Sequence[str] | None = None) -> StatusReport:
+        """Head, tables, manifest, pending writes and a verdict, from the manifest alone; ``deep`` visits every table. Figures are of
+        main, with a line for each branch, or for those in ``branches``."""
         from omnigraph.upkeep.status import OPERATIONS, status_report
 
         with self._doing("status"):
             built = [name for name in OPERATIONS if hasattr(self, name)]
-            return status_report(self._engine, deep=deep, commands=built)
+            return status_report(self._engine, deep=deep, branches=branches, commands=built)
 
     def probe(self, name: str) -> int:
         """One number in at most two requests: ``manifest_fragments``, ``version_backlog``, ``pending_intents`` or

@@ -14,7 +14,7 @@ from omnigraph.commit import pressure
 from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.exclusive import owner_is_dead
 from omnigraph.commit.intent import Intent
-from omnigraph.commit.lines import read_lines, unresolved
+from omnigraph.commit.lines import ManifestLine, owned_keys, read_lines, unresolved
 from omnigraph.core import metrics
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.ids import ulid_time_us
@@ -25,9 +25,11 @@ from omnigraph.manifest.durable import Durability
 from omnigraph.manifest.rows import STORAGE_VERSION, CommitRow, Pin
 from omnigraph.manifest.swap import Held
 from omnigraph.table.dataset import TableRef
+from omnigraph.table.settle import inherited_bytes
 from omnigraph.table.strict import fragment_count
 from omnigraph.table.version_list import VersionFile, version_files
 from omnigraph.wire.status import (
+    BranchStatus,
     Finding,
     HeadStatus,
     ManifestStatus,
@@ -55,10 +57,11 @@ def status_report(
     *,
     branch: str = MAIN,
     deep: bool = False,
+    branches: Sequence[str] | None = None,
     commands: Iterable[str] = (),
     meter: Meter | None = None,
 ) -> StatusReport:
-    """The report. ``commands``: the operations that a verdict may tell to run, because this release has them."""
+    """The report. ``branches``: those to list; None for all. ``commands``: the operations that a verdict may tell to run, because this release has them."""
     meter = meter or Meter()
     held = engine.latest(branch, meter)
     now_us = engine.clock.now_us()
@@ -98,7 +101,19 @@ def status_report(
         ),
         notes=_notes(held, pending, engine.timing.grace_s, None if engine.store.is_remote else engine.durable.mode),
         deep=deep,
+        branches=tuple(_branch(engine, lines.named(name), meter, deep=deep) for name in lines.scope(branches)),
     )
+
+
+def _branch(engine: Engine, line: ManifestLine, meter: Meter, *, deep: bool) -> BranchStatus:
+    state = line.held.state
+    owned = [state.tables[key] for key in owned_keys(state)]
+    unsettled = [pin for pin in owned if any(base.needed for base in pin.bases)]
+    size = None
+    if deep:
+        handles = [engine.tables.open(TableRef(pin.location, pin.ref), pin.version, meter) for pin in unsettled]
+        size = sum(map(inherited_bytes, handles))
+    return BranchStatus(line.label, state.head.commit_id, len(owned), len(unsettled), size)
 
 
 # --- figures ------------------------------------------------------------------------------------------------------------

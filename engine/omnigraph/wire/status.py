@@ -78,6 +78,18 @@ class UpkeepStatus(Model):
 
 
 @dataclass(frozen=True)
+class BranchStatus(Model):
+    """One branch. ``owned_tables``: those that it commits to itself, the others are inherited. ``unsettled_tables``: those of them
+    that read files of other lines, ``unsettled_bytes`` how much, which a deep look tells."""
+
+    name: str
+    head: str
+    owned_tables: Count
+    unsettled_tables: Count
+    unsettled_bytes: Count | None = None
+
+
+@dataclass(frozen=True)
 class PendingWrite(Model):
     """An intent on storage. Its age is by the clock of who wrote it. ``owner_gone``: its process is known to have ended."""
 
@@ -125,7 +137,8 @@ class Finding(Model):
 
 @dataclass(frozen=True)
 class StatusReport(Model):
-    """``verdict`` is healthy, or attention with the findings that say why. ``notes`` need no action."""
+    """``verdict`` is healthy, or attention with the findings that say why. ``notes`` need no action. Figures are of main;
+    ``branches`` has a line for each branch."""
 
     derived: ClassVar[tuple[str, ...]] = ("totals", "verdict", "verdict_line")
 
@@ -141,6 +154,7 @@ class StatusReport(Model):
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
     deep: bool = False
+    branches: tuple[BranchStatus, ...] = ()
 
     @property
     def totals(self) -> Totals:

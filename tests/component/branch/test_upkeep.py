@@ -269,6 +269,20 @@ def test_arguments(graph: og.Graph) -> None:
         graph.optimize(branches="feature")
 
 
+def test_status_counts_what_each_branch_owns_and_what_it_reads_of_others(graph: og.Graph) -> None:
+    main, side = graph.status().branches
+    assert (main.name, main.owned_tables, main.unsettled_tables) == ("main", 4, 0)
+    assert (side.name, side.owned_tables, side.unsettled_tables, side.unsettled_bytes) == ("feature", 1, 1, None)
+    [deep] = graph.status(deep=True, branches=["feature"]).branches
+    assert deep.head == graph.snapshot("feature").commit_id
+    assert deep.unsettled_bytes == settle.inherited_bytes(handle(graph)) > 0
+    graph.optimize(branches=["feature"], settle=True)
+    [settled] = graph.status(deep=True, branches=["feature"]).branches
+    assert (settled.unsettled_tables, settled.unsettled_bytes) == (0, 0)
+    with pytest.raises(og.errors.NotFound):
+        graph.status(branches=["nothing"])
+
+
 # --- chains of forks --------------------------------------------------------------------------------------------------------
 
 

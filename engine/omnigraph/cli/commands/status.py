@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call
+from omnigraph.cli.options import Branches
 from omnigraph.cli.render import Screen, bytes_text, count_text, duration_text
 from omnigraph.cli.screenful import rest_text, worth_showing
 
 if TYPE_CHECKING:
-    from omnigraph.wire.status import StatusReport
+    from omnigraph.wire.status import BranchStatus, StatusReport
 
 
 def run(
     call: Call,
     deep: Annotated[bool, typer.Option("--deep", help="Visit every table, not only the manifest.")] = False,
+    branches: Branches = None,
 ) -> Answer:
     """Show head, tables, pending writes and a verdict, in one screen."""
     with call.reading() as graph:
-        report = graph.status(deep)
+        report = graph.status(deep, branches)
     return Answer(report, lambda screen: _show(screen, report))
 
 
@@ -57,12 +59,24 @@ def _show(screen: Screen, report: StatusReport) -> None:
         screen.line(
             f"{rest_text(len(report.tables), len(tables))}: {report.rows:,} rows, {bytes_text(report.bytes)} in all"
         )
+    if len(report.branches) > 1:
+        screen.line()
+        listed = worth_showing(report.branches, lambda b: b.unsettled_tables)
+        screen.table(
+            ("branch", "newest commit", "own tables", "of them with files of others"),
+            [(b.name, b.head, b.owned_tables, _unsettled(b)) for b in listed],
+        )
     screen.line()
     for note in report.notes:
         screen.line(f"note: {note}")
     for finding in report.findings[1:]:
         screen.line(f"also: {finding.message}{report.typed(finding)}")
     screen.line(report.verdict_line, style="green" if report.verdict == "healthy" else "bold yellow")
+
+
+def _unsettled(branch: BranchStatus) -> str:
+    size = f", {bytes_text(branch.unsettled_bytes)}" if branch.unsettled_bytes else ""
+    return f"{branch.unsettled_tables}{size}"
 
 
 def _upkeep(report: StatusReport) -> str:
