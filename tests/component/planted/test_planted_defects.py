@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.core.errors import OmnigraphError
-from tests.component.planted import feeds, grouped, lines, publishing, recovery, stored
+from tests.component.planted import branches, feeds, grouped, lines, publishing, recovery, stored
 from tests.component.planted.scenes import Defect, Engines, Scene
 
 DEFECTS = {
@@ -18,6 +18,7 @@ DEFECTS = {
     **lines.DEFECTS,
     **grouped.DEFECTS,
     **feeds.DEFECTS,
+    **branches.DEFECTS,
 }
 SCENES = {defect.scene.__name__: defect.scene for defect in DEFECTS.values()}
 
