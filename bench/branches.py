@@ -1,5 +1,5 @@
 """What a comparison of two states costs: 100 changed rows of a large table, as written and after a compaction, on one line and
-between branches.
+between branches; and what branches cost themselves.
 
 Bars are printed beside the figures; nothing fails by them. Everything is on a local disk.
 """
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import omnigraph as og
+from bench import branch_costs
 from bench.results import Table, table
 from omnigraph.graph import Graph
 from omnigraph.read import row_changes
@@ -44,7 +45,7 @@ def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
         list(_diffs(rows)),
         ["Rows read: of both states. Stamps are compared in memory and come with the manifests of the tables."],
     )
-    return [found], {"rows": rows}
+    return [found, *branch_costs.tables(rows, _people, quick=quick)], {"rows": rows}
 
 
 def _diffs(rows: int) -> list[list[Any]]:
