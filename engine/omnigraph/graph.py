@@ -19,6 +19,7 @@ from omnigraph.commit.gate import entering
 from omnigraph.commit.pressure import make_bounds
 from omnigraph.core.errors import Corruption, InvalidInput
 from omnigraph.core.ids import new_ulid
+from omnigraph.core.kinds import kinds_checked, methods_checked
 from omnigraph.core.meter import Meter
 from omnigraph.core.operation import Operation
 from omnigraph.core.progress import Listener
@@ -54,6 +55,7 @@ OPEN_RECOVERY_S = 30.0
 VERIFY_READS = "OMNIGRAPH_VERIFY_READS"
 
 
+@kinds_checked
 def init(
     uri: str | Path,
     schema: str | Path,
@@ -85,6 +87,7 @@ def init(
     return Graph(engine, actor=actor)
 
 
+@kinds_checked
 def open(
     uri: str | Path,
     *,
@@ -150,6 +153,7 @@ def _noted(doing: Operation, receipt: Receipt) -> Receipt:
     return receipt
 
 
+@methods_checked
 class Graph:
     """One open graph. Safe to share between threads; close it, or use it in a ``with`` statement."""
 

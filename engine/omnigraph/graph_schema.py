@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.gate import entering
 from omnigraph.core.errors import InvalidInput
+from omnigraph.core.kinds import methods_checked
 from omnigraph.core.textfile import read_text
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.write.schema_apply import SchemaOptions, SchemaReceipt
 
 
+@methods_checked
 class GraphSchema:
     """The schema of one open graph."""
 

@@ -11,6 +11,7 @@ from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.gate import entering
 from omnigraph.commit.plan import BranchName
 from omnigraph.core.errors import NotFound
+from omnigraph.core.kinds import methods_checked
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.refs import NameEntry
 from omnigraph.manifest.rows import Parent
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
+@methods_checked
 class Branches:
     """The branches of one graph."""
 

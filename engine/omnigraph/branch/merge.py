@@ -42,7 +42,7 @@ from omnigraph.read.place_names import At, place_text
 from omnigraph.read.states import View
 from omnigraph.wire.merge import MergedTable, MergePlan, MergeReceipt
 from omnigraph.write.load_options import commit_request
-from omnigraph.write.receipt import planned_tables
+from omnigraph.write.receipt import planned_tables, replay_warnings
 from omnigraph.write.schema_change.rows import WrittenFiles
 
 Outcome = Literal["up_to_date", "fast_forward", "merged"]
@@ -286,6 +286,7 @@ def _replayed(row: CommitRow, options: MergeOptions, meter: Meter) -> MergeRecei
         options.branch,
         merged_tables(row),
         replayed=True,
+        warnings=replay_warnings(row),
         storage=meter.snapshot(),
     )
 

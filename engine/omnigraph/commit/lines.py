@@ -13,7 +13,7 @@ from typing import Final
 
 from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.intent import Intent
-from omnigraph.core.errors import NotFound, OmnigraphError, Reason
+from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError, Reason
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
@@ -77,6 +77,8 @@ class GraphLines:
 
     def scope(self, branches: Sequence[str] | None) -> tuple[str, ...]:
         """The branches to act upon: those named, or all."""
+        if branches is not None and not branches:
+            raise InvalidInput("branches names no branch", hint="leave it out for all, or name one")
         return self.names if branches is None else tuple(branches)
 
     def named(self, branch: str) -> ManifestLine:

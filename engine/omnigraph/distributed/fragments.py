@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, model_validator
 from omnigraph.core import documents
 from omnigraph.core.documents import Document, Malformed, Ref, Ulid
 from omnigraph.core.errors import SchemaChanged
+from omnigraph.core.kinds import methods_checked
 from omnigraph.manifest.state import State
 from omnigraph.write.base.staged_columns import LiveField, misfit
 
@@ -56,6 +57,7 @@ class StagedFile(Document):
     xxh3: Annotated[str, AfterValidator(_check_xxh3)] | None
 
 
+@methods_checked
 class StagedFragments(Document):
     """Fragments of one table that a task has written and no version names. A document: ``to_json``, ``from_json``.
 

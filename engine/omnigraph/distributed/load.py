@@ -45,7 +45,7 @@ from omnigraph.write.load_options import LoadOptions, load_request
 from omnigraph.write.receipt import receipt_of
 from omnigraph.write.rules.endpoint_policy import EndpointPolicy, policy_of
 from omnigraph.write.rules.left_out import LeftOut, exceeded
-from omnigraph.write.rules.quarantine import write_quarantine
+from omnigraph.write.rules.quarantine_file import check_quarantine_place, write_quarantine
 from omnigraph.write.rules.validate import Verdict
 
 T = TypeVar("T")
@@ -128,6 +128,8 @@ class PartLoad:
             return self._checked(txn)
 
     def _checked(self, txn: Txn) -> Prepared | None:
+        if self.options.quarantine_to is not None:
+            check_quarantine_place(self.options.quarantine_to)
         self._check_base(txn)
         self.drop_written()
         if self.options.checked_mode == "merge":

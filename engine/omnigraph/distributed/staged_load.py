@@ -22,6 +22,7 @@ from omnigraph.commit.steps import AppendFiles, OverwriteFiles, Step, UpdateFile
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import documents
 from omnigraph.core.errors import InvalidInput, OmnigraphError, ReadSetChanged, SchemaChanged
+from omnigraph.core.kinds import kinds_checked
 from omnigraph.core.meter import Meter
 from omnigraph.core.progress import phase
 from omnigraph.distributed.batch_rows import PartInput
@@ -74,6 +75,7 @@ def by_key(txn: StagingTxn, staged: Mapping[str, Staged]) -> dict[str, list[Stag
     return found
 
 
+@kinds_checked
 def check_staged(txn: StagingTxn, staged: Staged | Mapping[str, Staged], memory_mb: int | None = None) -> CheckReport:
     """Check staged fragments against the branch as it is now. ``load_staged`` trusts the report while nothing moves.
 

@@ -16,6 +16,7 @@ from omnigraph.commit.plan import BranchName
 from omnigraph.commit.recovery.drift import pending_intents
 from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import InvalidInput, NotFound, SchemaChanged
+from omnigraph.core.kinds import methods_checked
 from omnigraph.core.meter import Meter
 from omnigraph.core.modes import INPUT_MODES
 from omnigraph.core.progress import Listener
@@ -83,6 +84,7 @@ class StagingTable:
         )
 
 
+@methods_checked
 @dataclass
 class StagingTxn:
     """Bytes on their way into a graph. ``graph.begin()`` makes one; ``graph.begin(resume=txn.id)`` takes it up elsewhere."""

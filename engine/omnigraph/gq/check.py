@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.core.errors import NotFound, QueryInvalid
+from omnigraph.core.kinds import kinds_checked
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.gq.check_mutation import MIXED_HINT, check_form, check_statement
 from omnigraph.gq.check_read import check_read
@@ -40,6 +41,7 @@ def _check_params(query: Query, report: Report) -> None:
         seen.add(param.name)
 
 
+@kinds_checked
 def lint(text: str, catalog: Catalog, limits: Limits = DEFAULT_LIMITS) -> list[Diagnostic]:
     """Every finding about every query of a text, faults of form included, in the order of the text. Never raises
     for a text: a finding is the answer."""

@@ -44,7 +44,8 @@ def export_text(readers: Sequence[TableReader]) -> str:
 def export_to(readers: Sequence[TableReader], dest: Destination) -> ExportReport:
     """All records into an open file, or into a path, which is there whole or not at all (``.gz`` is compressed)."""
     if isinstance(dest, str | os.PathLike):
-        path = _file_path(dest)
+        with writing_to(Path(dest), "file"):
+            path = _file_path(dest)
         with writing_to(path, "file"), whole_file(path) as file:
             return _write(readers, file, str(path))
     if not hasattr(dest, "write"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from omnigraph.core.errors import InvalidInput
+from omnigraph.core.kinds import methods_checked
 from omnigraph.core.shown import html_table
 from omnigraph.read.tables import whole_number
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _SHOWN_ROWS: Final = 20
 
 
+@methods_checked
 @dataclass(frozen=True, repr=False, eq=False)
 class Relation:
     """``snapshot["Person"]``: nothing is read until rows are asked for, and each step gives another relation."""

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
+from omnigraph.core.kinds import methods_checked
 from omnigraph.core.meter import Meter
 from omnigraph.core.operation import operating
 from omnigraph.core.progress import Listener
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from omnigraph.wire.data import ExportReport, SnapshotReport
 
 _KNOWN_SHOWN_MAX = 30
+_BATCH_ROWS_MAX = 2**31 - 1  # Lance counts them in 32 bits
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def snapshot_of_branch(engine: Engine, branch: str = MAIN, *, meter: Meter | Non
     return Snapshot(engine, branch, read_current(engine, branch, meter=meter or Meter()))
 
 
+@methods_checked
 class Snapshot:
     """A branch at one commit. Safe to share between threads; pickles as its address (store, branch, commit id)."""
 
@@ -179,7 +182,7 @@ class Snapshot:
     ) -> pa.RecordBatchReader:
         """The same rows as a stream, which never holds them all. ``fragments``: only these, by the numbers that
         ``fragments()`` gives."""
-        rows = None if batch_size is None else whole_number("batch_size", batch_size, 1)
+        rows = None if batch_size is None else min(whole_number("batch_size", batch_size, 1), _BATCH_ROWS_MAX)
         return self._reader(type).reader(columns, filter, batch_rows=rows, fragments=fragments)
 
     def to_pandas(

@@ -31,6 +31,7 @@ from omnigraph.table.predicate import addresses_among
 from omnigraph.table.reading import reading
 
 _BATCH_ROWS_MAX = 1 << 16
+_COUNT_MAX = 1 << 40  # more rows than a table has; beyond 63 bits the libraries below take no number
 _BATCH_BYTES = 8 * 1024 * 1024  # of stored bytes; decoded they are a few times as many
 
 
@@ -352,7 +353,7 @@ def _fits(filter: pc.Expression, table: pa.Table) -> bool:
 
 
 def whole_number(name: str, value: object, least: int = 0) -> int:
-    """An argument that counts something."""
+    """Return an argument that counts rows, at most as many as any table can have."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidInput(f"{name} is a whole number from {least} on, not {str(value)[:80]!r}")
-    return value
+    return min(value, _COUNT_MAX)

@@ -94,6 +94,10 @@ def _steps(old: Catalog, new: Catalog, fills: Mapping[tuple[str, str], Fill], qu
                 steps.append(_added(after))
             elif before is not None and after is None and (kind, before.name) not in quiet:
                 dropped.append(_dropped(before, edges))
+    if not new.nodes and not new.edges:
+        # The part of `__manifest` that lists the tables would have no rows, which Lance does not store.
+        reason, hint = "no type would be left", "keep one type, or init another graph"
+        dropped = [replace(step, reason=reason, hint=hint) for step in dropped]
     # Edge types are dropped before the node types that they join.
     return steps + dropped[::-1]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from omnigraph.core.kinds import kinds_checked
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.schema.canonical import schema_hash
 from omnigraph.schema.catalog import Cardinality, Catalog, EdgeType, InterfaceType, NodeType, Property
@@ -38,6 +39,7 @@ from omnigraph.schema.syntax import (
 _EDGE_NAMES = frozenset({"src", "dst", "from", "to"})
 
 
+@kinds_checked
 def parse_schema(text: str, *, mint: Callable[[], str] | None = None, limits: Limits = DEFAULT_LIMITS) -> Catalog:
     """The catalog that a ``.pg`` text declares; ``SchemaInvalid`` or ``LimitExceeded`` with line and column otherwise.
 

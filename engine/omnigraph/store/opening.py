@@ -27,10 +27,14 @@ _SERVED: Final = "give a path, file:///path or s3://bucket/prefix"
 def open_store(
     uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None, *, clock: Clock = SYSTEM_CLOCK
 ) -> Store:
-    """The store at ``uri``. Sends no request and makes no folder."""
+    """The store at ``uri``. Sends no request and makes no folder. Options are checked wherever the graph lies: one that is
+    misspelt is found before the graph moves to a store."""
     text = os.fspath(uri)
     if not isinstance(text, str):
         raise InvalidInput("the URI of a graph is text, not bytes", hint=_SERVED)
+    if not text.isascii() and text != text.encode("utf-8", "replace").decode():
+        raise InvalidInput(f"the URI of a graph is not UTF-8: {ascii(text)[:200]}", hint="rename the folder")
+    options = canonical_options(storage_options)
     shown = redact_text(text)[:200]
     if not text.strip() or _CONTROL.search(text):
         raise InvalidInput(f"not the URI of a graph: {shown!r}", hint=_SERVED)
@@ -47,7 +51,7 @@ def open_store(
             from omnigraph.store.s3 import S3Store
 
             bucket, prefix = _bucket_and_prefix(text[len(scheme[0]) :], shown)
-            return S3Store(bucket, prefix, canonical_options(storage_options), clock=clock)
+            return S3Store(bucket, prefix, options, clock=clock)
         case other:
             hint = "write s3:// instead" if other in ("s3a", "s3n") else _SERVED
             raise InvalidInput(f"no store is served at such a URI: scheme={other} uri={shown!r}", hint=hint)

@@ -8,7 +8,6 @@ chains, which read the same places, so that this process holds as few copies as 
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 from omnigraph.core.errors import InvalidInput, StoreRefused
 from omnigraph.core.redact import Secrets, redact_text
+from omnigraph.core.similar import nearest
 
 # Every name that Lance takes for one option; the first is the one passed on.
 _ALIASES: Final[dict[str, tuple[str, ...]]] = {
@@ -46,6 +46,35 @@ _ENVIRONMENT_ONLY: Final = frozenset(
         "aws_container_credentials_relative_uri",
         "aws_container_credentials_full_uri",
         "aws_container_authorization_token_file",
+    }
+)
+# Options of Lance's HTTP client, handed on as they are. They change how requests are sent, not where and as whom.
+_OF_THE_CLIENT: Final = frozenset(
+    {
+        "aws_imdsv1_fallback",
+        "aws_metadata_endpoint",
+        "aws_unsigned_payload",
+        "aws_checksum_algorithm",
+        "aws_disable_tagging",
+        "client_max_retries",
+        "client_retry_timeout",
+        "connect_timeout",
+        "default_content_type",
+        "download_retry_count",
+        "http1_only",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "http2_keep_alive_while_idle",
+        "http2_max_frame_size",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "randomize_addresses",
+        "timeout",
+        "user_agent",
     }
 )
 # What would make the two clients disagree about what a key is, or whether a create is conditional.
@@ -143,7 +172,7 @@ _ENCRYPTIONS: Final = {"sse-kms": "aws:kms", "sse-kms-dsse": "aws:kms:dsse", "ae
 
 
 def canonical_options(given: Mapping[str, object] | None) -> Secrets:
-    """Options under the one name each has, checked. Unknown names go to Lance, unless they look like a slip."""
+    """Options under the one name each has, checked. An unknown name is refused: a slip would otherwise have no effect."""
     found: dict[str, str] = {}
     for name, value in (given or {}).items():
         if not isinstance(value, str):
@@ -155,8 +184,10 @@ def canonical_options(given: Mapping[str, object] | None) -> Secrets:
             )
         if lower in _NOT_SERVED:
             raise InvalidInput(f"a storage option that is not served: option={name}", hint="leave it out")
-        if lower not in _CANONICAL and (near := difflib.get_close_matches(lower, _CANONICAL, n=1, cutoff=0.82)):
-            raise InvalidInput(f"unknown storage option: option={name}", hint=f"did you mean `{near[0]}`?")
+        if lower not in _CANONICAL and lower not in _OF_THE_CLIENT:
+            near = nearest(lower, (*_CANONICAL, *_OF_THE_CLIENT))
+            hint = f"did you mean `{near}`?" if near else f"known are {', '.join(sorted(_ALIASES))}"
+            raise InvalidInput(f"unknown storage option: option={redact_text(name)[:80]}", hint=hint)
         canonical = _CANONICAL.get(lower, lower)
         if found.get(canonical, value) != value:
             raise InvalidInput(f"a storage option is given twice with different values: option={canonical}")

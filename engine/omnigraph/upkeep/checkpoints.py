@@ -10,6 +10,7 @@ from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.gate import entering
 from omnigraph.core import failpoints
 from omnigraph.core.errors import AlreadyExists, Corruption, NotFound, OmnigraphError, Reclaimed
+from omnigraph.core.kinds import methods_checked
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.checkpoints import encode, list_checkpoints
 from omnigraph.manifest.state import State
@@ -22,6 +23,7 @@ from omnigraph.upkeep.cleanup_plan import comes_too_late
 from omnigraph.wire.cleanup import Checkpoint, CheckpointList
 
 
+@methods_checked
 class Checkpoints:
     """The checkpoints of one graph."""
 

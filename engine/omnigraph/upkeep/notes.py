@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.gate import entering
+from omnigraph.core.kinds import methods_checked
 from omnigraph.core.meter import Meter
 from omnigraph.store import layout
 
 
+@methods_checked
 class Notes:
     """The notes of one graph, by name: up to four parts with slashes between them."""
 

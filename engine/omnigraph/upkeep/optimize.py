@@ -24,6 +24,8 @@ from omnigraph.upkeep.compact import compact_manifest
 from omnigraph.upkeep.fold_checksums import fold_checksums
 from omnigraph.wire.optimize import OptimizeReport, TableReport
 
+_LIMIT_MAX = 1 << 40  # of rows or megabytes: as good as none, and a number that Lance takes
+
 
 def optimize(
     engine: Engine,
@@ -91,7 +93,11 @@ def check_limits(target_rows: object, memory_mb: object) -> Limits:
             raise InvalidInput(f"{name} is a whole number of {least} or more, not {value!r}")
     assert target_rows is None or isinstance(target_rows, int)
     assert memory_mb is None or isinstance(memory_mb, int)
-    return Limits(target_rows, memory_mb)
+    return Limits(_bounded(target_rows), _bounded(memory_mb))
+
+
+def _bounded(limit: int | None) -> int | None:
+    return None if limit is None else min(limit, _LIMIT_MAX)
 
 
 def _run(

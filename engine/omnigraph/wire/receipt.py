@@ -108,7 +108,7 @@ class Receipt(Model):
             ("table", "version", *_VERBS),
             [(key, t.version, *(getattr(t, name) for name in _VERBS)) for key, t in sorted(self.tables.items())],
             f"commit {self.commit_id}" if self.commit_id else "nothing changed",
-            notes=[*(["the key was known: this is the first receipt"] if self.replayed else []), *self.warnings],
+            notes=list(self.warnings),
             empty="no table changed",
         )
         if not self.rejected:

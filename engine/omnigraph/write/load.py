@@ -36,7 +36,8 @@ from omnigraph.write.rules.completion import complete
 from omnigraph.write.rules.endpoint_policy import policy_of
 from omnigraph.write.rules.id_reuse import adopt_ids
 from omnigraph.write.rules.left_out import LeftOut, exceeded, reasons_of, rejected_rows
-from omnigraph.write.rules.quarantine import Sifted, sift, write_quarantine
+from omnigraph.write.rules.quarantine import Sifted, sift
+from omnigraph.write.rules.quarantine_file import check_quarantine_place, write_quarantine
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.sources.again import is_read_once, same_types, schema_changed
 from omnigraph.write.sources.batch import Batch
@@ -190,6 +191,8 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     known = replay(engine, options, meter, lambda: content_of(source))
     if known is not None:
         return known
+    if options.quarantine_to is not None:
+        check_quarantine_place(options.quarantine_to)
     if options.mode == "append" and not options.lets_rows_go and has_readers(source):
         return load_stream(engine, source, options, meter)
     work = _read(engine, source, options, meter)

@@ -16,7 +16,7 @@ from omnigraph.options import CommitOptions
 from omnigraph.options import LoadOptions as LoadOptions
 from omnigraph.wire.receipt import CheckReport as CheckReport
 from omnigraph.wire.receipt import Receipt
-from omnigraph.write.receipt import others_of, table_changes
+from omnigraph.write.receipt import others_of, replay_warnings, table_changes
 
 
 def load_request(
@@ -86,6 +86,7 @@ def replay(
         options.branch,
         table_changes(row),
         replayed=True,
+        warnings=replay_warnings(row),
         storage=meter.snapshot(),
         kind=row.kind,
         grouped_with=others_of(engine, found[1], row),

@@ -41,7 +41,7 @@ from omnigraph.write.base.violations import Violation
 from omnigraph.write.group.front import queue_of, shares, submit
 from omnigraph.write.load_options import commit_request
 from omnigraph.write.mutation.statement_effects import Effect, run_statements
-from omnigraph.write.receipt import others_of, table_changes
+from omnigraph.write.receipt import others_of, replay_warnings, table_changes
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.staging_plan import STAGE_FIRST_BYTES
 
@@ -295,4 +295,5 @@ def _replay(engine: Engine, options: CommitOptions, digest: str, held: Held, met
 
 
 def _replayed(row: Any, branch: str) -> Receipt:
-    return Receipt(row.commit_id, branch, table_changes(row), replayed=True, kind=row.kind)
+    changes = table_changes(row)
+    return Receipt(row.commit_id, branch, changes, replayed=True, warnings=replay_warnings(row), kind=row.kind)

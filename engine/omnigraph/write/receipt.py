@@ -10,6 +10,7 @@ from omnigraph.commit.builder import Planned
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.recovery.outcome import Fate
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import time_text
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.swap import Held
 from omnigraph.wire.receipt import Outcome as Found
@@ -32,6 +33,14 @@ def others_of(engine: Engine, held: Held, row: CommitRow) -> tuple[str, ...]:
     return tuple(one for one in engine.history.swap_of(held, row) if one != row.commit_id)
 
 
+def replay_warnings(row: CommitRow) -> tuple[str, ...]:
+    """What the receipt of a known key has to say: a key that is used again by mistake drops what it came with."""
+    when = time_text(row.created_at_us)
+    return (
+        f"nothing was written: the idempotency key was used before, by commit {row.commit_id} of {when}; this is its receipt",
+    )
+
+
 def receipt_of(
     outcome: Outcome, branch: str, left: LeftOut, unchanged: Mapping[str, TableChange], meter: Meter
 ) -> Receipt:
@@ -47,7 +56,7 @@ def receipt_of(
         replayed=outcome.replayed,
         rejected=rejected_rows(left),
         storage=outcome.cost or meter.snapshot(),
-        warnings=outcome.warnings,
+        warnings=(*outcome.warnings, *(replay_warnings(outcome.row) if outcome.replayed and outcome.row else ())),
         grouped_with=outcome.grouped_with,
         stubs=left.made,
         dropped=left.dropped,

@@ -31,7 +31,7 @@ from omnigraph.table.column_files import ColumnFile
 from omnigraph.wire.receipt import Receipt
 from omnigraph.write.base.refusal import data_invalid
 from omnigraph.write.base.violations import ViolationLog
-from omnigraph.write.receipt import receipt_of, table_changes
+from omnigraph.write.receipt import receipt_of, replay_warnings, table_changes
 from omnigraph.write.rules.left_out import LeftOut
 from omnigraph.write.schema_change.checked_rows import RowChecks
 from omnigraph.write.schema_change.columns import ColumnChange
@@ -118,7 +118,15 @@ def _replay(engine: Engine, options: SchemaOptions, digest: str | None, meter: M
     if not same_request(row, digest, None):
         raise mismatch(row, options.idempotency_key)
     changes = table_changes(row)
-    return SchemaReceipt(row.commit_id, options.branch, changes, replayed=True, storage=meter.snapshot(), kind=row.kind)
+    return SchemaReceipt(
+        row.commit_id,
+        options.branch,
+        changes,
+        replayed=True,
+        warnings=replay_warnings(row),
+        storage=meter.snapshot(),
+        kind=row.kind,
+    )
 
 
 def _digest(text: str, options: SchemaOptions) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -29,6 +30,22 @@ def test_the_same_load_again_is_a_replay(graph: og.Graph) -> None:
     first = graph.load([ADA], mode="merge", idempotency_key="k")
     again = graph.load([dict(reversed(ADA.items()))], mode="merge", idempotency_key="k")
     assert (again.commit_id, again.replayed) == (first.commit_id, True)
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["known here", "in a fresh handle"])
+def test_a_replay_warns_and_names_the_commit_that_it_comes_from(graph: og.Graph, fresh: bool) -> None:
+    writes = [
+        lambda g: g.load([ADA], mode="merge", idempotency_key="load"),
+        lambda g: g.mutate(QUERY, params={"n": 1}, idempotency_key="mutate"),
+        lambda g: g.schema.apply(SCHEMA + "node More { name: String @key }\n", idempotency_key="schema"),
+    ]
+    for write in writes:
+        first = write(graph)
+        with og.open(graph.uri) if fresh else graph.snapshot() and contextlib.nullcontext(graph) as handle:
+            again = write(handle)
+        assert again.replayed and not first.warnings
+        [warning] = again.to_dict()["warnings"]
+        assert "nothing was written" in warning and str(first.commit_id) in warning
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["known here", "in a fresh handle"])

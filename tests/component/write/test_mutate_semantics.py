@@ -547,7 +547,7 @@ def test_another_branch_is_not_found_and_a_reader_does_not_write(world: World) -
         (lambda g: g.mutate("x" * 11_000_000), LimitExceeded),
         (lambda g: g.mutate('query q() { insert Note { text: "n" } }', actor="a" * 257), LimitExceeded),
         (lambda g: g.mutate('query q() { insert Note { text: "n" } }', idempotency_key="k" * 257), LimitExceeded),
-        (lambda g: g.mutate("query q($x: I32) { delete Note where rank = $x }", params=[1]), QueryInvalid),
+        (lambda g: g.mutate("query q($x: I32) { delete Note where rank = $x }", params=[1]), InvalidInput),
         (
             lambda g: g.mutate(f'query q() {{ insert Item {{ number: 1 }} insert Person {{ name: "{"é" * 600}" }} }}'),
             DataInvalid,

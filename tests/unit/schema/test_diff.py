@@ -276,6 +276,13 @@ def test_a_type_that_an_edge_keeps_is_not_dropped() -> None:
     assert StepKind.ENDPOINTS in refused
 
 
+def test_the_last_type_is_not_dropped() -> None:
+    found = plan("node A { name: String @key }\nedge B: A -> A", "")
+    assert {step.reason for step in found.steps} == {"no type would be left"}
+    with pytest.raises(Refused):
+        apply_plan(found)
+
+
 def test_a_type_and_the_edges_that_join_it_are_dropped_together_edges_first() -> None:
     made = plan("node Na {} node Nb {} edge Ea: Na -> Nb", "node Nb {}")
     assert made.supported and [step.type for step in made.steps] == ["Ea", "Na"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.core.errors import InvalidInput, StoreRefused
+from omnigraph.store import open_store
 from omnigraph.store.s3_options import Connection, canonical_options, resolve
 
 PAIR = {"access_key_id": "AKIAIOSFODNN7EXAMPLE", "secret_access_key": "wJalrXUtnFEMI/K7MDENG"}
@@ -140,3 +141,19 @@ def test_a_foreign_session_token_is_not_mixed_with_a_key_pair_given() -> None:
     assert _resolved({**PAIR, "token": "mine-mine"}, AWS_SESSION_TOKEN="z" * 9).for_client()["aws_session_token"] == (
         "mine-mine"
     )
+
+
+@pytest.mark.parametrize("name", ["regoin", "aws_regio", "max_retries", "nonsense", "\x1b]0;x"])
+def test_an_unknown_option_is_refused_on_every_kind_of_store(name: str, tmp_path: Path) -> None:
+    for uri in (str(tmp_path), "s3://bucket/prefix"):
+        with pytest.raises(InvalidInput, match="unknown storage option"):
+            open_store(uri, {name: "x"})
+
+
+def test_options_of_the_http_client_are_handed_on() -> None:
+    assert canonical_options({"Timeout": "5s"})["timeout"] == "5s"
+
+
+def test_a_path_that_is_not_utf_8_is_the_callers() -> None:
+    with pytest.raises(InvalidInput, match="not UTF-8"):
+        open_store("/tmp/\udcff")

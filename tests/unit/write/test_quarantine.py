@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from omnigraph.core.errors import DataInvalid, InvalidInput, StoreRefused
+from omnigraph.core.errors import AlreadyExists, DataInvalid, InvalidInput, StoreRefused
 from omnigraph.write.rules.left_out import BadRowsMax, rejected_rows, too_many
-from omnigraph.write.rules.quarantine import Sifted, sift, write_quarantine
+from omnigraph.write.rules.quarantine import Sifted, sift
+from omnigraph.write.rules.quarantine_file import check_quarantine_place, write_quarantine
 from omnigraph.write.rules.validate import validate
 from omnigraph.write.sources.batch import Batch
 from tests.unit.write.support import MemoryView, catalog_of, committed, edge, item, person, read
@@ -254,3 +255,30 @@ def test_what_a_python_caller_put_into_a_record_is_written_somehow(tmp_path: Pat
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreRefused):
         write_quarantine(tmp_path / "no" / "bad.jsonl", [])
+
+
+def test_the_file_is_created_and_never_replaced_or_followed(tmp_path: Path) -> None:
+    there = tmp_path / "there.jsonl"
+    there.write_text("kept")
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(tmp_path / "target.jsonl")
+    for place in (there, link):
+        for call in (
+            lambda place=place: check_quarantine_place(place),
+            lambda place=place: write_quarantine(place, []),
+        ):
+            with pytest.raises(AlreadyExists):
+                call()
+    assert there.read_text() == "kept"
+    assert not (tmp_path / "target.jsonl").exists()
+
+
+def test_no_file_is_put_inside_a_graph(tmp_path: Path) -> None:
+    graph = tmp_path / "graph"
+    (graph / "__manifest" / "data").mkdir(parents=True)
+    outside = tmp_path / "outside"
+    outside.symlink_to(graph)
+    for place in (graph / "bad.jsonl", graph / "__manifest" / "data" / "bad.jsonl", outside / "bad.jsonl"):
+        with pytest.raises(InvalidInput, match="inside a graph"):
+            check_quarantine_place(place)
+    check_quarantine_place(tmp_path / "bad.jsonl")

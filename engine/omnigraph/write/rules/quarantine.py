@@ -11,20 +11,16 @@ no JSON. Loading such a file reads the records and ignores the reasons: correct 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from os import PathLike
-from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from omnigraph.core.errors import StoreRefused
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.options import BadRowsMax as BadRowsMax
 from omnigraph.schema.catalog import Catalog
@@ -281,23 +277,3 @@ def row_as_record(change: TypeChange, row: int) -> dict[str, Any]:
 def _left_out(change: TypeChange, name: str, row: int) -> bool:
     unnamed = (change.unnamed or {}).get(name, False)
     return unnamed if isinstance(unnamed, bool) else bool(unnamed[row])
-
-
-# --- the file -----------------------------------------------------------------------------------------------------------
-
-
-def quarantine_line(one: Rejected) -> str:
-    return json.dumps(one.to_dict(), ensure_ascii=False, separators=(",", ":"))
-
-
-def write_quarantine(path: str | PathLike[str], rejected: Iterable[Rejected]) -> int:
-    """Write all rejected records, one a line; returns how many. An older file of that name is replaced."""
-    count = 0
-    try:
-        with Path(path).open("w", encoding="utf-8", newline="\n") as stream:
-            for one in rejected:
-                stream.write(quarantine_line(one) + "\n")
-                count += 1
-    except OSError as error:
-        raise StoreRefused(f"cannot write the quarantine file: {error.strerror or error}", path=str(path)) from error
-    return count

@@ -27,6 +27,14 @@ class Batch:
     nodes: Mapping[str, Any] = field(default_factory=dict)
     edges: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name in ("nodes", "edges"):
+            if not _is_mapping(getattr(self, name)):
+                raise InvalidInput(
+                    f"{name} is a mapping from types to tables, not {type(getattr(self, name)).__name__}",
+                    hint=f'for example og.Batch({name}={{"TYPE": table}})',
+                )
+
 
 @dataclass(frozen=True, kw_only=True)
 class CsvOptions:
@@ -68,6 +76,10 @@ def _is_bool(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
 def _is_mapping_of_texts(value: Any) -> bool:
     return isinstance(value, Mapping) and _are_texts([*value, *value.values()])
 
@@ -100,9 +112,16 @@ class TableFile:
     decimals: Decimals = "exact"
 
     def __post_init__(self) -> None:
+        paths: Any = self.paths
+        if not isinstance(paths, str | PathLike) and not (
+            isinstance(paths, Sequence) and all(isinstance(one, str | PathLike) for one in paths)
+        ):
+            raise InvalidInput(f"paths is a path or a list of paths, not {type(paths).__name__}")
+        if not _is_mapping_of_texts(self.columns):
+            raise InvalidInput("columns maps a property to a column", hint='for example columns={"name": "full_name"}')
         if self.decimals not in DECIMALS:
             raise InvalidInput(f"decimals is one of {', '.join(DECIMALS)}, not {str(self.decimals)[:40]!r}")
-        if isinstance(self.skip, str):
-            raise InvalidInput("skip is a list of columns", hint=f"pass [{self.skip!r}]")
+        if isinstance(self.skip, str) or not _are_texts(self.skip):
+            raise InvalidInput("skip is a list of columns", hint='for example skip=["comment"]')
         if not isinstance(self.csv, CsvOptions):
             raise InvalidInput(f"csv takes CsvOptions, not {type(self.csv).__name__}", hint="pass og.CsvOptions(…)")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -64,8 +65,11 @@ def open_bytes(
         buffered = (
             held.enter_context(io.BufferedReader(stream, 1 << 20)) if isinstance(stream, io.RawIOBase) else stream
         )
-        start = buffered.read(len(_GZIP))
-        buffered.seek(0)
+        try:
+            start = buffered.read(len(_GZIP))
+            buffered.seek(0)
+        except OSError as error:
+            raise InvalidInput(f"cannot read {fspath(place)[:200]}: {error.strerror or error}") from error
         if start == _GZIP:
             buffered = held.enter_context(gzip.GzipFile(fileobj=buffered, mode="rb"))
         yield buffered
@@ -77,6 +81,8 @@ def _open(place: str | PathLike[str], opener: Opener | None, watched: bool) -> A
         raise InvalidInput("the source is an empty text: neither records nor a path")
     if "\0" in text:
         raise InvalidInput("the path of the source contains a NUL character")
+    if not text.isascii():
+        _check_unicode(text)
     scheme = urlsplit(text).scheme if "://" in text else ""
     if scheme == "file":
         text = unquote(urlsplit(text).path)
@@ -103,6 +109,16 @@ def _open(place: str | PathLike[str], opener: Opener | None, watched: bool) -> A
         ) from error
     except OSError as error:
         raise InvalidInput(f"cannot read {text[:200]}: {error.strerror or type(error).__name__}") from error
+
+
+def _check_unicode(text: str) -> None:
+    """A name of a disk that is not UTF-8 cannot stand in a message, a receipt or a record of the graph."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"the path of the source is not UTF-8: {ascii(text)[:200]}", hint="rename the file"
+        ) from error
 
 
 def _told(batches: Iterator[pa.RecordBatch], file: Any, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
@@ -143,7 +159,7 @@ def expand(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[s
     found: list[str] = []
     for path in paths:
         text = fspath(path)
-        if "://" not in text and Path(text).is_dir():
+        if "://" not in text and os.path.isdir(text):
             found += sorted(str(p) for p in Path(text).iterdir() if _is_table(p.name))
         else:
             found.append(text)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.core.kinds import kinds_checked
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from omnigraph.schema.catalog import Catalog
 
 
+@kinds_checked
 def derive_keys(
     catalog: Catalog,
     type: str,

@@ -1,0 +1,19 @@
+"""The name that was probably meant, for hints."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like ``name``, or None if none is like it. Another case alone is always like it."""
+    by_lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower()[:200], by_lower, n=1, cutoff=0.6)
+    return by_lower[near[0]] if near else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``, did you mean X?`` behind a message; empty if nothing is like it."""
+    near = nearest(name, known)
+    return "" if near is None else f'; did you mean "{near}"?'
