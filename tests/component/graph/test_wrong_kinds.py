@@ -139,8 +139,12 @@ def cases(graph: og.Graph, root: Path) -> dict[str, Case]:
         owner = {"Graph": graph, "Snapshot": snapshot, "GraphSchema": graph.schema, "Branches": graph.branches}
         owner |= {"Checkpoints": graph.checkpoints, "Notes": graph.notes, "Relation": snapshot["Person"]}
         if name not in found and len(inspect.signature(member).parameters) > 1 and kind in owner:
-            needed = {"type": "Person"} if "type" in inspect.signature(member).parameters else {}
-            found[name] = Case(getattr(owner[kind], short), needed)
+            call = getattr(owner[kind], short)
+            every = inspect.signature(call).parameters.values()
+            needed = {one.name: "x" for one in every if one.default is one.empty and one.kind is not one.VAR_KEYWORD}
+            if "type" in needed:
+                needed["type"] = "Person"
+            found[name] = Case(call, needed)
     return found
 
 
