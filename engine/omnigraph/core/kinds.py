@@ -132,7 +132,7 @@ def _mapping(key: Kind | None, value: Kind | None) -> Kind:
 
 
 def _items(outer: str, item: Kind | None) -> Kind:
-    """A text is a sequence of texts for Python, and a slip here: nobody means its letters."""
+    """A text is a sequence of texts for Python, and a slip here: its letters are never meant."""
     wanted: type = Iterable if outer == "Iterable" else Sequence
 
     def accepts(given: object) -> bool:
