@@ -44,14 +44,18 @@ def to_polars(read: Callable[[], pa.Table]) -> polars.DataFrame:
     return found
 
 
-def to_duckdb(readers: Mapping[str, TableReader]) -> duckdb.DuckDBPyConnection:
-    """One view per type, under its name. What is created beside them lives and dies with the connection."""
+def to_duckdb(readers: Mapping[str, TableReader], *, allow_files: bool = False) -> duckdb.DuckDBPyConnection:
+    """One view per type, under its name. What is created beside them lives and dies with the connection. Without ``allow_files``
+    no statement reaches a file or the network, and none can change that: the text may come from a stranger."""
     import duckdb
 
     connection = duckdb.connect(":memory:")
     connection.execute("SET TimeZone = 'UTC'")
     for name, reader in readers.items():
         connection.register(name, _Scanned(reader, current()))
+    if not allow_files:
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
     return connection
 
 

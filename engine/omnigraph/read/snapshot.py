@@ -209,11 +209,13 @@ class Snapshot:
 
         return to_spark(spark, self, type, columns, filter)
 
-    def duckdb(self) -> duckdb.DuckDBPyConnection:
-        """A DuckDB connection in memory with one view per type. Rows are read when a query asks for them."""
+    def duckdb(self, *, allow_files: bool = False) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection in memory with one view per type. Rows are read when a query asks for them. ``allow_files``: let its
+        statements read and write files and reach the network, with the rights of this process; without it they cannot."""
         from omnigraph.read.interop import to_duckdb
 
-        return to_duckdb({declared.name: self._reader(declared.table_key) for declared in self._types()})
+        readers = {declared.name: self._reader(declared.table_key) for declared in self._types()}
+        return to_duckdb(readers, allow_files=allow_files)
 
     def sql(self, text: str, params: Params | None = None) -> SqlResult:
         """One select statement over one view a type; ``params`` for ``?`` or ``$name``."""

@@ -148,9 +148,6 @@ def _bound(connection: duckdb.DuckDBPyConnection, text: str, params: Params | No
             f"params is a list or a mapping, not {type(params).__name__}",
             hint='for example params={"name": "ada"} for $name',
         )
-    # The views are at hand already; from here on a statement can reach nothing else.
-    connection.execute("set enable_external_access=false")
-    connection.execute("set lock_configuration=true")
     return connection.sql(text, params=params)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -99,6 +100,33 @@ def test_sql_cannot_change_the_graph(snap: Snapshot) -> None:
         with pytest.raises(duckdb.Error):
             connection.execute(statement)
     assert connection.execute("select count(*) from Person").fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select * from '{0}/secret.csv'",
+        "select * from read_text('{0}/secret.csv')",
+        "copy (select 1) to '{0}/out.csv'",
+        "attach '{0}/other.db'",
+        "set enable_external_access = true",
+        "select * from read_csv('http://localhost:1/x.csv')",
+    ],
+)
+def test_a_statement_reaches_no_file_unless_it_is_allowed_to(snap: Snapshot, tmp_path: Path, statement: str) -> None:
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    with pytest.raises(duckdb.Error):
+        snap.duckdb().execute(statement.format(tmp_path))
+    assert [path.name for path in tmp_path.glob("*.csv")] == ["secret.csv"]
+    with snap.duckdb(allow_files=True) as connection:
+        assert connection.execute(f"select * from '{tmp_path}/secret.csv'").fetchall() == [(1,)]
+
+
+def test_tables_of_the_caller_can_be_registered_beside_the_views(snap: Snapshot) -> None:
+    connection = snap.duckdb()
+    connection.register("mine", pa.table({"name": ["ann"]}))
+    connection.execute("create table kept as select name from mine")
+    assert connection.execute("select count(*) from kept").fetchall() == [(1,)]
 
 
 def test_sql_speaks_utc(snap: Snapshot) -> None:

@@ -18,6 +18,7 @@ from omnigraph.schema.catalog import EdgeType, NodeType, Property, Range, Scalar
 from omnigraph.schema.pattern import compile_pattern
 from omnigraph.write.base import violations as v
 from omnigraph.write.base.blocks import Block
+from omnigraph.write.base.record_size import check_record_bytes
 from omnigraph.write.base.rejects import Finding
 from omnigraph.write.base.violations import Violation, show_value
 from omnigraph.write.sources.pieces import null_rows
@@ -48,6 +49,7 @@ class ValueRules:
             if len(rows):
                 yield self._finding(block, name, rows, v.REQUIRED, lambda _: "is required")
         yield from self._long_ids(block)
+        check_record_bytes(self._type, batch, self._limits)
         for prop in self._floats:
             yield from self._endless(block, prop)
         for prop in self._enums:
