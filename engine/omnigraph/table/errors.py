@@ -79,7 +79,7 @@ _REFUSED = (
     "ExpiredToken",
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
-    "NoSuchBucket",
+    _BUCKET := "NoSuchBucket",
     "Permission denied (os error 13)",
     "Operation not permitted (os error 1)",
     "Read-only file system (os error 30)",
@@ -211,11 +211,15 @@ def translate(exc: BaseException, what: str) -> OmnigraphError:
     if kind is None:
         # An unexplained I/O failure is the store's; anything else is ours and must not look like weather.
         kind = StoreUnavailable if isinstance(exc, OSError) else OmnigraphError
-    return kind(f"{what} failed: {brief(exc)}", hint=_hint(str(exc)), fate=fate.value)
+    # What the store has answered is a page of XML.
+    said = "the bucket does not exist" if fate is Fate.REFUSED and _BUCKET in str(exc) else brief(exc)
+    return kind(f"{what} failed: {said}", hint=_hint(str(exc)), fate=fate.value)
 
 
 def _hint(text: str) -> str | None:
     """What to do where the class of the error does not say it; for what stands in the way of a first connection."""
+    if _BUCKET in text:
+        return "create the bucket, or correct its name in the URI"
     if _REGION in text:
         return "name the region (AWS_REGION, or the storage option aws_region) and check the bucket's name"
     if _CREDENTIALS in text:

@@ -266,3 +266,11 @@ def test_what_stands_in_the_way_of_a_first_connection_is_said_plainly() -> None:
     region = translate(ValueError("Generic S3 error: Failed to resolve region for bucket 'b'"), "open __manifest")
     assert isinstance(region, StoreUnavailable) and "aws_region" in region.hint
     assert region.message == "open __manifest failed: Failed to resolve region for bucket 'b'"
+
+
+def test_a_bucket_that_does_not_exist_is_named_as_what_is_missing() -> None:
+    answer = "LanceError(IO): status code: 404 Not Found: <?xml version='1.0'?><Error><Code>NoSuchBucket</Code></Error>"
+    error = translate(OSError(answer), "open __manifest")
+    assert isinstance(error, StoreRefused)  # not NotFound: there a graph could be made
+    assert error.message == "open __manifest failed: the bucket does not exist"
+    assert "create the bucket" in error.hint and "credentials" not in error.hint
