@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import logging
 import os
 import re
 import stat
@@ -18,8 +19,12 @@ from typing import Any, Final
 import omnigraph as og
 from omnigraph_pipelines.settings import SourceSettings, text_of
 
+_log = logging.getLogger("omnigraph_pipelines")
+
 KEY_BYTES_MAX: Final = 110  # with source and fingerprint it has to fit into an idempotency key
 _RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+_LEADS_OUT: Final = "is a link that leads out of the landing folder"
+_UNLISTED: Final = "cannot be listed"
 _WILD: Final = re.compile(r"[*?\[]")
 _NOT_IN_KEYS: Final = re.compile(r"[\x00-\x1f\x7f]|\.\.\.")  # Dagster writes ranges of partitions with three dots
 
@@ -87,7 +92,7 @@ def find_batches(source: SourceSettings) -> list[Batch]:
 
 def find_batch(source: SourceSettings, key: str) -> Batch:
     """One batch by its key, without a look at the others."""
-    for batch in _remote(source, key) if "://" in source.batches else _local(source, key):
+    for batch in () if not is_key(key) else _remote(source, key) if "://" in source.batches else _local(source, key):
         if batch.key == key:
             return batch
     raise og.errors.NotFound(
@@ -169,7 +174,8 @@ def _batch(source: SourceSettings, key: str, path: str, files: Iterable[BatchFil
     every = sorted(files, key=lambda one: one.name)
     counts = _counts(source)
     is_ready = source.ready is None or any(one.name == source.ready for one in every)
-    return Batch(key, path, tuple(one for one in every if not _is_hidden(one.name) and counts(one.name)), is_ready)
+    read = (one for one in every if one.reason.startswith(_UNLISTED) or counts(one.name))
+    return Batch(key, path, tuple(one for one in read if not _is_hidden(one.name)), is_ready)
 
 
 def _above(pattern: str) -> str:
@@ -193,13 +199,26 @@ def _local(source: SourceSettings, only: str | None = None) -> Iterator[Batch]:
         key = path[len(above) :]
         if os.path.isdir(path) != source.in_folders or _is_hidden(key):
             continue
-        if source.in_folders:
-            yield _batch(source, key, path, _files_below(path))
+        if _leads_out(path, above):
+            yield Batch(key, path, (BatchFile(os.path.basename(path), path, 0, reason=_LEADS_OUT),))
+        elif source.in_folders:
+            yield _batch(source, key, path, _files_below(path, above))
         else:
-            yield Batch(key, path, (_file(path, os.path.basename(path)),))
+            try:
+                one = _file(path, os.path.basename(path), above)
+            except FileNotFoundError:
+                continue  # a link to nothing, or a file that has gone since
+            yield Batch(key, path, (one,))
 
 
-def _expanded(folder: str, parts: list[str]) -> Iterator[str]:
+def _leads_out(path: str, above: str) -> bool:
+    """Whether a path that is, or lies behind, a link is outside of the landing folder: who may write there need not be allowed to
+    read what this process may."""
+    inside = os.path.realpath(above)
+    return os.path.commonpath([inside, os.path.realpath(path)]) != inside
+
+
+def _expanded(folder: str, parts: list[str], *, below: bool = False) -> Iterator[str]:
     head, rest = parts[0], parts[1:]
     try:
         names = sorted(entry.name for entry in os.scandir(folder))
@@ -208,29 +227,45 @@ def _expanded(folder: str, parts: list[str]) -> Iterator[str]:
     except NotADirectoryError:
         return
     except OSError as error:
+        if below:
+            # One folder of many: the batches of the others arrive all the same.
+            _log.warning("%s cannot be listed, its batches are left out: %s", shown(folder), error.strerror)
+            return
         raise og.errors.StoreUnavailable(f"{folder} cannot be listed: {error.strerror}", path=folder) from error
     for name in names:
         if fnmatch.fnmatchcase(name, head):
             path = os.path.join(folder, name)
             if rest:
-                yield from _expanded(path, rest)
+                yield from _expanded(path, rest, below=True)
             else:
                 yield path
 
 
-def _files_below(folder: str) -> Iterator[BatchFile]:
-    for at, folders, names in os.walk(folder):
+def _files_below(folder: str, above: str) -> Iterator[BatchFile]:
+    unlisted: list[OSError] = []
+    for at, folders, names in os.walk(folder, onerror=unlisted.append):
         folders.sort()
         for name in names:
             path = os.path.join(at, name)
             try:
-                yield _file(path, os.path.relpath(path, folder).replace(os.sep, "/"))
+                yield _file(path, os.path.relpath(path, folder).replace(os.sep, "/"), above)
             except FileNotFoundError:
                 continue  # renamed since it was listed: the next look finds what it has become
+    for error in unlisted:
+        if not isinstance(error, FileNotFoundError):
+            name = os.path.relpath(str(error.filename), folder)
+            yield BatchFile(name, str(error.filename), 0, reason=f"{_UNLISTED}: {error.strerror}")
 
 
-def _file(path: str, name: str) -> BatchFile:
-    found = os.stat(path)
+def _file(path: str, name: str, above: str) -> BatchFile:
+    if _leads_out(path, above):
+        return BatchFile(name, path, 0, reason=_LEADS_OUT)
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        return BatchFile(name, path, 0, reason=f"cannot be looked at: {error.strerror}")
     reason = ""
     if not stat.S_ISREG(found.st_mode):
         reason = "is no file: a pipe, a device or a link to a folder is not read"

@@ -261,3 +261,65 @@ def test_wrong_credentials_of_the_landing_place_name_its_own_settings() -> None:
     error = _unlisted("s3://bucket/", "AWS Error ACCESS_DENIED during ListObjectsV2 operation", source)
     assert isinstance(error, og.errors.StoreRefused) and "`storage_options` of source crm" in error.hint
     assert isinstance(_unlisted("s3://bucket/", "curlCode: 7", source), og.errors.StoreUnavailable)
+
+
+def _refused(source: SourceSettings, key: str) -> str:
+    with pytest.raises(og.errors.InvalidInput) as caught:
+        check_complete(source, find_batch(source, key))
+    return caught.value.message
+
+
+def test_links_out_of_the_landing_folder_stop_their_own_batch_and_no_other(tmp_path: Path) -> None:
+    landing, outside = tmp_path / "landing", tmp_path / "outside"
+    secret = put(outside / "people.csv", "secret")
+    put(landing / "good" / "people.csv")
+    put(landing / "file" / "people-1.csv")
+    (landing / "file" / "people-2.csv").symlink_to(secret)
+    (landing / "folder").symlink_to(outside)
+    (landing / "all").symlink_to("/")
+    (landing / "within").symlink_to(landing / "good")
+    (landing / "gone").symlink_to(landing / "nothing")
+    source = folders(tmp_path)
+    assert [batch.key for batch in find_batches(source)] == ["all", "file", "folder", "good", "within"]
+    for key in ("file", "folder", "all"):
+        assert "leads out of the landing folder" in _refused(source, key)
+    for key in ("good", "within"):
+        check_complete(source, find_batch(source, key))
+    assert "secret" not in find_batch(source, "file").fingerprint()
+
+
+def test_links_among_files_that_are_batches_are_held_to_the_same(tmp_path: Path) -> None:
+    secret = put(tmp_path / "secret.jsonl")
+    put(tmp_path / "landing" / "a.jsonl")
+    (tmp_path / "landing" / "b.jsonl").symlink_to(secret)
+    (tmp_path / "landing" / "c.jsonl").symlink_to(tmp_path / "nothing")
+    (tmp_path / "landing" / "d.jsonl").symlink_to(tmp_path / "landing" / "d.jsonl")
+    source = files(tmp_path)
+    assert "a.jsonl" in [batch.key for batch in find_batches(source)]
+    assert "leads out" in _refused(source, "b.jsonl")
+
+
+def test_the_landing_folder_itself_is_no_batch(tmp_path: Path) -> None:
+    put(tmp_path / "landing" / "b1" / "people.csv")
+    for key in ("", ".", ".."):
+        with pytest.raises(og.errors.NotFound):
+            find_batch(folders(tmp_path), key)
+
+
+def test_a_folder_that_cannot_be_listed_stops_its_own_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    landing = tmp_path / "landing"
+    put(landing / "bad" / "sub" / "people.csv")
+    put(landing / "bad" / "people.csv")
+    put(landing / "good" / "people.csv")
+    scandir = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if str(path).endswith("sub"):  # the tests may run as root, to whom nothing is forbidden
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    source = folders(tmp_path)
+    assert [batch.key for batch in find_batches(source)] == ["bad", "good"]
+    assert "cannot be listed" in _refused(source, "bad")
+    check_complete(source, find_batch(source, "good"))

@@ -30,36 +30,21 @@ QUERY = "query q($n: String) { update Person set { age: 2 } where name = $n }"
 
 WRONG: dict[str, Callable[[], object]] = {
     "a number": lambda: 5,
-    "a negative number": lambda: -1,
     "a huge number": lambda: 10**30,
-    "a number of 2**63": lambda: 2**63,
     "infinity": lambda: math.inf,
-    "not a number": lambda: math.nan,
-    "true": lambda: True,
     "nothing": lambda: None,
     "a word": lambda: "x",
-    "an empty text": lambda: "",
     "a lone surrogate": lambda: "\ud800",
-    "a NUL": lambda: "a\0b",
     "a long text": lambda: "x" * 5_000,
     "bytes": lambda: b"\xff\xfe",
     "an object": object,
-    "a class": lambda: dict,
-    "an empty list": list,
     "a list of numbers": lambda: [5],
-    "a list of nothing": lambda: [None],
     "a list of words": lambda: ["x"],
-    "an empty mapping": dict,
-    "a mapping of numbers": lambda: {1: 2},
-    "a mapping of words": lambda: {"x": "y"},
     "a mapping of nothing": lambda: {"x": None},
     "a set": lambda: {1},
     "an iterator": lambda: iter([5]),
-    "a failing iterator": lambda: (1 // zero for zero in [0]),
-    "a table": lambda: pa.table({"x": [1]}),
     "an open file": lambda: io.BytesIO(b"\xff"),
     "a path of nothing": lambda: Path("/no/such/thing"),
-    "a folder": lambda: Path("/proc/self"),
     "a file that does not read": lambda: Path("/proc/self/mem"),
 }
 
@@ -251,8 +236,8 @@ def test_a_wrong_kind_of_any_argument_is_an_error_of_ours_and_writes_nothing(
                     wrong.append(f"{parameter} = {what}: internal: {error}")
                 elif _content(root) != before:
                     wrong.append(f"{parameter} = {what}: refused and written")
-            except (ImportError, ZeroDivisionError):
-                pass  # not installed; and what the caller's own iterator raises is the caller's
+            except ImportError:
+                pass
             except Exception as error:
                 wrong.append(f"{parameter} = {what}: {type(error).__name__}: {str(error)[:100]}")
     assert not wrong, "\n".join(wrong)
