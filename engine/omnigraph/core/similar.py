@@ -11,9 +11,3 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_lower = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower()[:200], by_lower, n=1, cutoff=0.6)
     return by_lower[near[0]] if near else None
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``, did you mean X?`` behind a message; empty if nothing is like it."""
-    near = nearest(name, known)
-    return "" if near is None else f'; did you mean "{near}"?'

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.kinds import kind_of, kinds_checked
-from omnigraph.core.similar import did_you_mean, nearest
+from omnigraph.core.similar import nearest
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,6 @@ def test_the_nearest_name() -> None:
     assert nearest("Persn", ["City", "Person"]) == "Person"
     assert nearest("person", ["Person"]) == "Person"
     assert nearest("x", ["Person"]) is None
-    assert did_you_mean("nmae", ["name", "age"]) == '; did you mean "name"?'
-    assert did_you_mean("x", []) == ""
 
 
 def test_sequences_are_not_texts() -> None:
