@@ -79,6 +79,22 @@ _SIMPLE: Final[dict[str, Kind]] = {
     "BinaryIO": Kind("an open file", lambda value: callable(getattr(value, "write", None))),
 }
 _ANYTHING: Final = frozenset({"Any", "object", "Self"})
+# Any other name may be an alias or a protocol, which no value has for its class: the called checks it.
+_CLASSES: Final = frozenset(
+    {
+        "Catalog",
+        "CheckReport",
+        "CleanupPlan",
+        "Limits",
+        "LoadOptions",
+        "PartsReport",
+        "RewriteResult",
+        "SchemaPlan",
+        "StagedFragments",
+        "StagedPart",
+        "StagingTxn",
+    }
+)
 
 
 def kind_of(annotation: str) -> Kind | None:
@@ -98,7 +114,9 @@ def _kind(node: ast.expr) -> Kind | None:
         return kind_of(_ALIASES[name])
     if name in _ANYTHING:
         return None
-    return _SIMPLE.get(name) or Kind(f"a {name}", lambda value: _is_named(value, name))
+    if name in _CLASSES:
+        return Kind(f"a {name}", lambda value: _is_named(value, name))
+    return _SIMPLE.get(name)
 
 
 def _either(left: Kind | None, right: Kind | None) -> Kind | None:
