@@ -111,5 +111,7 @@ class Browser:
         )
         until(lambda: self._value(script), f"{text!r} can be clicked")
 
-    def shoot(self, file: Path) -> None:
-        file.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
+    def shoot(self, file: Path, clip: tuple[int, int] | None = None) -> None:
+        """Keep what the page looks like; ``clip``: width and height of what is kept of it, from its upper left."""
+        more = {} if clip is None else {"clip": {"x": 0, "y": 0, "width": clip[0], "height": clip[1], "scale": 1}}
+        file.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png", **more)["data"]))
