@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from omnigraph.core.errors import InvalidInput
-from omnigraph.core.ids import new_ulid
 from omnigraph.read.place_names import hint_for, meaning, place_text, read_commit_name, read_place, the_one
 
 NOON = 1_795_003_200_000_000  # 2026-11-18T12:00Z
-ID = new_ulid()
+ID = "01M7T31HFJF331WGQBKWWV8BRK"
 
 
 def test_a_full_commit_id_is_a_commit_whatever_else_has_its_name() -> None:
