@@ -11,6 +11,7 @@ from typing import Any
 from bench import (
     branches,
     cap,
+    cold_start,
     contention,
     dagster,
     dagster_live,
@@ -18,6 +19,7 @@ from bench import (
     durability,
     feed,
     mutate,
+    peers,
     recoveries,
     report,
     results,
@@ -39,6 +41,7 @@ APART = {
     "contention": contention.run,
     "durability": durability.run,
     "feed": feed.run,
+    "peers": peers.run,
     "recoveries": recoveries.run,
     "schema": schema.run,
     "spark": spark.run,
@@ -47,7 +50,7 @@ APART = {
     "debian": debian.run,
 }
 # Only when named: they compare this tree with another one.
-COMPARED = {"solo": solo.run}
+COMPARED = {"solo": solo.run, "cold": cold_start.run}
 NAMES = (*AT_THE_WIRE, *ALONE)
 
 

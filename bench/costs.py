@@ -44,6 +44,7 @@ def _two_and_two(n: int) -> Sequence[Row]:
 
 
 EDGE = Op("one edge between nodes", "append", _between("Knows", 3, weight=1.0))
+EDGE_MERGE = Op("one edge between nodes, merge", "merge", _between("Knows", 11, weight=1.0))
 NODE_MERGE = Op("one keyed node, merge", "merge", lambda n: [node("Person", f"new-{n}")])
 NODE_UPDATE = Op("one keyed node, merge of a changed one", "merge", lambda n: [node("Person", person(n), age=100 + n)])
 NODE_APPEND = Op("one keyed node, append", "append", lambda n: [node("Person", f"new-{n}")])
@@ -51,7 +52,7 @@ TWO_AND_TWO = Op("two node types and two edge types", "append", _two_and_two)
 UNIQUE_EDGE = Op("one edge with @unique(src, dst)", "append", _between("Follows", 5))
 CARD_EDGE = Op("one edge with @card(0..20)", "append", _between("Reports", 7))
 
-PLAIN_OPS = (EDGE, NODE_MERGE, NODE_APPEND, NODE_UPDATE, TWO_AND_TWO)
+PLAIN_OPS = (EDGE, EDGE_MERGE, NODE_MERGE, NODE_APPEND, NODE_UPDATE, TWO_AND_TWO)
 CONSTRAINED_OPS = (UNIQUE_EDGE, CARD_EDGE, NODE_APPEND)
 
 

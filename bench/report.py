@@ -58,6 +58,12 @@ the indexes. Cleanup deletes in calls of a thousand versions, so its memory does
 
 What the checks of these runs are, and what they are evidence for, is on the page about [reliability](reliability.md).
 """,
+    "peers": """\
+## Beside its neighbours
+
+Measured by `./run bench peers`, which `all` leaves out and which installs deltalake and Kuzu beside the project. Each does the work as
+its own manual says; what each checks and promises is in the table below, and so is where this engine loses.
+""",
     "spark": """\
 ## With Spark
 

@@ -180,7 +180,7 @@ def _cold_table(lab: Lab, worlds: list[World]) -> Table:
         rows,
         [
             "After opening, which is in the table below. Opening a table costs two requests; look-ups read the index's pages, "
-            "and every data file that no index covers once: the price of upkeep that did not run. The first write of a "
+            "and an id that is new is in no file that the pin knows; other columns, and ids that may be there, are looked for in every data file that no index covers, once. The first write of a "
             "process also asks the store to refuse a second create of one key (class other)."
         ],
     )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from omnigraph.branch.create import create_branch
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import AlreadyExists, NotFound, OmnigraphError
@@ -24,6 +23,8 @@ def branch_for(engine: Engine, options: LoadOptions) -> Iterator[None]:
     if options.from_branch is None or _is_there(engine, options.branch):
         yield
         return
+    from omnigraph.branch.create import create_branch
+
     source = options.but(branch=options.from_branch, from_branch=None, expect_head=None)
     made = True
     try:

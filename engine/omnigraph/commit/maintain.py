@@ -18,7 +18,7 @@ from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import End
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import encode_plan
-from omnigraph.commit.pins import achieved_pin
+from omnigraph.commit.pins import upkept_pin
 from omnigraph.commit.plan import MAINTENANCE, PublishPlan, RequestInfo
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.publish import ended, on_state, publish_change, swap_properties
@@ -279,7 +279,7 @@ def _publish(
         ahead = [key for key, verdict in _verdicts(held.state, lines, marks).items() if verdict is Forward.PUBLISH]
         if not ahead:
             return Answer(None)
-        pins = {key: achieved_pin(held.state.tables[key], lines[key].handle) for key in ahead}
+        pins = {key: upkept_pin(held.state.tables[key], lines[key].handle) for key in ahead}
         counts = {key: (Counts(unchanged=pin.rows),) for key, pin in pins.items()}
         return Swap(on_state(publish_change(plan, pins, counts), held.state, plan), swap_properties(plan))
 

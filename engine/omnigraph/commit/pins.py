@@ -9,9 +9,11 @@ from typing import Any
 from omnigraph.commit.effects import Chain
 from omnigraph.commit.plan import PublishPlan, Registration
 from omnigraph.core.errors import Refused
+from omnigraph.manifest import recent
 from omnigraph.manifest.rows import BaseVersion, Pin
 from omnigraph.manifest.state import State
 from omnigraph.table.dataset import bases_in_use
+from omnigraph.table.numbering import indexed_fragments
 from omnigraph.table.stats import TableStats, stats_of
 
 BASES_MAX = 16
@@ -104,6 +106,16 @@ def achieved_pin(pin: Pin, handle: Any) -> Pin:
         return found
     needed = bases_in_use(handle)
     return replace(found, bases=tuple(replace(base, needed=base.needed and needed) for base in found.bases))
+
+
+def upkept_pin(pin: Pin, handle: Any) -> Pin:
+    """The pin at a version that upkeep has made: what is known of the ids of fragments that it left alone and that no index covers
+    is kept."""
+    found = achieved_pin(pin, handle)
+    if pin.recent is None:
+        return found
+    there = set(handle.fragment_ids()) - indexed_fragments(handle, "id")
+    return replace(found, recent=recent.without(pin.recent, set(pin.recent.fragments) - there))
 
 
 def landed_pins(state: State, plan: PublishPlan, landed: Mapping[str, Any]) -> dict[str, Pin]:

@@ -94,7 +94,13 @@ def pinned_table(engine: Engine, pin: Pin, meter: Meter | None = None) -> Pinned
     """Reads of one pin. Opens the table when a question first needs storage."""
     ref = TableRef(pin.location, pin.ref)
     return PinnedTable(
-        lambda: engine.tables.open(ref, pin.version, meter), ref, pin.version, pin.rows, engine.keys, meter
+        lambda: engine.tables.open(ref, pin.version, meter),
+        ref,
+        pin.version,
+        pin.rows,
+        engine.keys,
+        meter,
+        recent=pin.recent,
     )
 
 

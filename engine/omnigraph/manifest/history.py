@@ -1,8 +1,8 @@
 """The history of a line: the tail in the current state, older rows in archive fragments.
 
-A look-up asks the tail, then the archive. An archive fragment as a swap writes it is small; it is read whole, and what was
-read is remembered by the name of its file, because archive fragments never change. One that internal compaction has made is
-large; a look-up asks Lance for the rows that match and reads no others. So the archive is never held here as a whole.
+A look-up asks the tail, then the archive. An archive fragment as a swap writes it is small; hashes of its ids and keys tell
+whether it may have the row, and then it is read whole. One that internal compaction has made is large; a look-up asks Lance for
+the rows that match and reads no others. So the archive is never held here as a whole.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from omnigraph.core.ids import is_ulid_prefix
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import codec, fragments, reading
 from omnigraph.manifest import rows as r
-from omnigraph.manifest.state import reaches
+from omnigraph.manifest.archive_names import ArchiveNames
 from omnigraph.manifest.swap import Held, archive_files
 from omnigraph.table import strict
 
@@ -34,6 +34,7 @@ class History:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[r.HistoryRow, ...]] = OrderedDict()
         self._known_rows = 0
+        self._names = ArchiveNames()
 
     def find(
         self, held: Held, row_id: str, *, since: int | None = None, meter: Meter | None = None
@@ -148,32 +149,39 @@ class History:
         self, held: Held, column: str, value: str, since: int | None, meter: Meter | None
     ) -> list[r.HistoryRow]:
         """The archived rows with this value, newest first; with ``since`` not those of fragments that are older."""
-        sizes = strict.fragment_rows(held.handle)
+        sizes, files = strict.fragment_rows(held.handle), archive_files(held)
         found: list[r.HistoryRow] = []
         large: list[int] = []
-        for index, file in reversed(list(enumerate(archive_files(held)))):
+        small = [index for index in reversed(range(len(files))) if sizes[index] <= WHOLE_ROWS_MAX]
+        named = self._names.newest_first(held, files, small, meter)
+        for index in reversed(range(len(files))):
             if sizes[index] > WHOLE_ROWS_MAX:
                 large.append(index)
                 continue
-            rows = self._whole(held, index, file, meter)
-            found.extend(row for row in rows if _value(row, column) == value)
-            if any(not isinstance(row, r.MergedRow) for row in found):
-                return found  # a line has one own record of an id or key, and that is what counts
-            if since is not None and reaches(rows, since):
+            names, whole = next(named)
+            if names.may_name(value):
+                rows = self._whole(held, index, files[index], meter, whole)
+                found.extend(row for row in rows if _value(row, column) == value)
+                if any(not isinstance(row, r.MergedRow) for row in found):
+                    return found  # a line has one own record of an id or key, and that is what counts
+            if since is not None and names.reaches(since):
                 break
         if large:
             stored = strict.matching(held.handle, sorted(large), column, value, meter)
             found.extend(fragments.history(codec.from_arrow(stored)))
         return sorted(found, key=lambda row: -row.seq)
 
-    def _whole(self, held: Held, index: int, file: str, meter: Meter | None) -> tuple[r.HistoryRow, ...]:
-        """All rows of an archive fragment, oldest first."""
+    def _whole(
+        self, held: Held, index: int, file: str, meter: Meter | None, stored: list[r.RawRow] | None = None
+    ) -> tuple[r.HistoryRow, ...]:
+        """All rows of an archive fragment, oldest first. ``stored``: as they have been read already."""
         with self._lock:
             known = self._known.get(file)
             if known is not None:
                 self._known.move_to_end(file)
                 return known
-        [stored] = reading.read(held.handle, index, index + 1, meter)
+        if stored is None:
+            [stored] = reading.read(held.handle, index, index + 1, meter)
         rows = fragments.history(fragments.archived(stored))
         with self._lock:
             if file not in self._known:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import sys
+from array import array
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -55,7 +57,7 @@ def extended(recent: Recent | None, staged: Mapping[int, Collection[str]]) -> Re
     A fragment with more than 64 rows, and one beyond 1,024 keys, is left out: it has to be read.
     """
     fragments = set(recent.fragments) if recent is not None else set()
-    hashes = set(_hashes(recent)) if recent is not None else set()
+    hashes = set(_hashes(recent.keys)) if recent is not None else set()
     for fragment in sorted(staged):
         ids = staged[fragment]
         added = hashes | {_hash(one) for one in ids}
@@ -112,7 +114,7 @@ def from_json(body: object) -> Recent | None:
         raise ValueError("the fragments of recent do not rise")
     if len(keys) % _KEY_BYTES or len(keys) > KEYS_MAX * _KEY_BYTES:
         raise ValueError(f"recent holds {len(keys)} bytes of keys")
-    hashes = list(_hashes(found))
+    hashes = _hashes(found.keys)
     if any(a >= b for a, b in pairwise(hashes)):
         raise ValueError("the keys of recent do not rise")
     return found
@@ -122,7 +124,7 @@ def _recent(fragments: Iterable[int], hashes: Iterable[int]) -> Recent | None:
     listed = tuple(sorted(fragments))
     if not listed:
         return None
-    return Recent(listed, b"".join(one.to_bytes(_KEY_BYTES, "little") for one in sorted(hashes)))
+    return Recent(listed, _little(array("Q", sorted(hashes))).tobytes())
 
 
 def _hash(row_id: str) -> int:
@@ -133,5 +135,13 @@ def _key_at(keys: bytes, index: int) -> int:
     return int.from_bytes(keys[index * _KEY_BYTES : (index + 1) * _KEY_BYTES], "little")
 
 
-def _hashes(recent: Recent) -> Iterable[int]:
-    return (_key_at(recent.keys, index) for index in range(len(recent.keys) // _KEY_BYTES))
+def _hashes(keys: bytes) -> array[int]:
+    found = array("Q")
+    found.frombytes(keys)
+    return _little(found)
+
+
+def _little(numbers: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers

@@ -6,6 +6,8 @@ Owns what becomes of types on the way; nothing may change a value silently. Of S
 from __future__ import annotations
 
 import importlib
+import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,16 +46,53 @@ def to_polars(read: Callable[[], pa.Table]) -> polars.DataFrame:
     return found
 
 
-def to_duckdb(readers: Mapping[str, TableReader], *, allow_files: bool = False) -> duckdb.DuckDBPyConnection:
+class _Locked:
+    """A database of this process that reaches neither files nor the network, for statements that only read. Making one takes
+    longer than most statements; a connection to it is made at once, and sees only its own views."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: tuple[int, duckdb.DuckDBPyConnection] | None = None
+
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
+        with self._lock:
+            if self._made is None or self._made[0] != os.getpid():  # its threads do not survive a fork
+                made = duckdb.connect(":memory:")
+                made.execute("SET GLOBAL TimeZone = 'UTC'")
+                made.execute("SET enable_external_access = false")
+                made.execute("SET lock_configuration = true")
+                self._made = (os.getpid(), made)
+            return self._made[1].cursor()
+
+
+_LOCKED = _Locked()
+
+
+class Asker:
+    """The operation that the scans of a connection are a part of. DuckDB asks from threads of its own, which have no current operation."""
+
+    def __init__(self, operation: Operation | None = None) -> None:
+        self.operation = operation
+
+
+def to_duckdb(
+    readers: Mapping[str, TableReader], *, allow_files: bool = False, locked: Asker | None = None
+) -> duckdb.DuckDBPyConnection:
     """One view per type, under its name. What is created beside them lives and dies with the connection. Without ``allow_files``
-    no statement reaches a file or the network, and none can change that: the text may come from a stranger."""
+    no statement reaches a file or the network, and none can change that: the text may come from a stranger. ``locked``: on a
+    database that many connections share, for the operations of this asker."""
     import duckdb
 
-    connection = duckdb.connect(":memory:")
-    connection.execute("SET TimeZone = 'UTC'")
+    if locked is not None:
+        connection = _LOCKED.connection()
+    else:
+        connection = duckdb.connect(":memory:")
+        connection.execute("SET TimeZone = 'UTC'")
     for name, reader in readers.items():
-        connection.register(name, _Scanned(reader, current()))
-    if not allow_files:
+        connection.register(name, _Scanned(reader, locked or Asker(current())))
+    if not allow_files and locked is None:
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
     return connection
@@ -65,9 +104,9 @@ class _Scanned(ds.Dataset):
     Only the two members below are ever used of a dataset; the C++ half of the base class stays empty.
     """
 
-    def __init__(self, reader: TableReader, asked_by: Operation | None) -> None:
+    def __init__(self, reader: TableReader, asker: Asker) -> None:
         self._reader = reader
-        self._asked_by = asked_by  # DuckDB asks from threads of its own
+        self._asker = asker
 
     @property
     def schema(self) -> pa.Schema:
@@ -77,7 +116,9 @@ class _Scanned(ds.Dataset):
         self, columns: list[str] | None = None, filter: Any = None, **_: Any
     ) -> ds.Scanner:
         # A query that only counts asks for no column at all.
-        return ds.Scanner.from_batches(self._reader.reader(columns or None, filter, asked_by=self._asked_by))
+        found = self._reader.reader(columns or None, filter, asked_by=self._asker.operation)
+        # Batches are read ahead below already; here each one more is rows that a LIMIT does not want.
+        return ds.Scanner.from_batches(found, batch_readahead=1, fragment_readahead=1)
 
 
 def to_spark(spark: Any, snapshot: Snapshot, type: str, columns: Sequence[str] | None, filter: Any) -> Any:

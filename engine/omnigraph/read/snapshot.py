@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     import networkx  # type: ignore[import-untyped]  # it has no types
     import pandas
     import polars
+    from duckdb import DuckDBPyConnection
 
     from omnigraph.read.export import Destination
+    from omnigraph.read.interop import Asker
     from omnigraph.read.relation import Relation
     from omnigraph.read.sql import Params, SqlResult
     from omnigraph.store import Store
@@ -216,6 +218,13 @@ class Snapshot:
 
         readers = {declared.name: self._reader(declared.table_key) for declared in self._types()}
         return to_duckdb(readers, allow_files=allow_files)
+
+    def _views(self, asker: Asker) -> DuckDBPyConnection:
+        """The same views on a connection that reaches nothing else."""
+        from omnigraph.read.interop import to_duckdb
+
+        readers = {declared.name: self._reader(declared.table_key) for declared in self._types()}
+        return to_duckdb(readers, locked=asker)
 
     def sql(self, text: str, params: Params | None = None) -> SqlResult:
         """One select statement over one view a type; ``params`` for ``?`` or ``$name``."""

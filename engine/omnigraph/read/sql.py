@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.core.errors import InvalidInput, OmnigraphError, QueryInvalid, StoreUnavailable
 from omnigraph.core.operation import operating
 from omnigraph.core.shown import html_table
+from omnigraph.read.interop import Asker
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,6 +28,10 @@ Params = Sequence[Any] | Mapping[str, Any]
 
 _SCAN_FAILED = re.compile(r"reading the stream registered as '([^']+)' failed")
 _READS: Final = frozenset({"SELECT", "EXPLAIN"})
+_COUNT: Final = re.compile(
+    r"\s*select\s+count\(\s*\*\s*\)(?:\s+as\s+(?P<name>[a-z_][a-z_0-9]*))?\s+from\s+(?P<view>[a-z_][a-z_0-9]*)\s*;?\s*",
+    re.IGNORECASE,
+)
 _SHOWN_ROWS: Final = 20
 _BATCH_ROWS: Final = 65_536
 
@@ -37,10 +42,12 @@ class SqlResult:
     def __init__(self, snapshot: Snapshot, text: str, params: Params | None = None) -> None:
         self._snapshot = snapshot
         self._text = text
+        self._asker = Asker()
         with self._running():
             # Kept for as long as the result: closing it takes the views away.
-            self._connection = snapshot.duckdb()
-            self._relation = _bound(self._connection, _checked(text), params)
+            self._connection = snapshot._views(self._asker)
+            counted = None if params else _counted(snapshot, _checked(text))
+            self._relation = _bound(self._connection, counted or _checked(text), params)
 
     @property
     def columns(self) -> list[str]:
@@ -49,7 +56,10 @@ class SqlResult:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         with self._running():
-            rows: list[tuple[Any, ...]] = self._relation.fetchall()
+            try:
+                rows: list[tuple[Any, ...]] = self._relation.fetchall()
+            finally:
+                self._relation.close()  # else what a LIMIT has left is read on in the background
             return rows
 
     def fetchmany(self, n: int) -> list[tuple[Any, ...]]:
@@ -104,7 +114,8 @@ class SqlResult:
         import duckdb
 
         try:
-            with operating("query", self._snapshot.uri):
+            with operating("query", self._snapshot.uri) as operation:
+                self._asker.operation = operation
                 yield
         except OmnigraphError:
             raise
@@ -133,6 +144,19 @@ def _checked(text: object) -> str:
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise QueryInvalid("the statement is not UTF-8", hint="give the statement as UTF-8")
     return text
+
+
+def _counted(snapshot: Snapshot, text: str) -> str | None:
+    """A statement that says how many rows a view has, for one that only asks that; None for any other. The snapshot knows, and
+    DuckDB would read a column to find out."""
+    found = _COUNT.fullmatch(text)
+    if found is None:
+        return None
+    declared = [one for one in snapshot.catalog.types() if one.name.lower() == found["view"].lower()]
+    if len(declared) != 1 or declared[0].table_key not in snapshot.tables:
+        return None
+    name = found["name"] or '"count_star()"'
+    return f"SELECT {snapshot.tables[declared[0].table_key].rows}::BIGINT AS {name}"
 
 
 def _bound(connection: duckdb.DuckDBPyConnection, text: str, params: Params | None) -> Any:

@@ -32,6 +32,10 @@ from omnigraph.table.reading import reading
 
 _BATCH_ROWS_MAX = 1 << 16
 _COUNT_MAX = 1 << 40  # more rows than a table has; beyond 63 bits the libraries below take no number
+_FIRST_ROWS = (
+    1 << 15
+)  # a long stream begins with as many rows in small batches: a reader of five does not wait for 65,536
+_FIRST_BATCH_ROWS = 1 << 11
 _BATCH_BYTES = 8 * 1024 * 1024  # of stored bytes; decoded they are a few times as many
 
 
@@ -80,15 +84,20 @@ class TableReader:
         limit: int | None = None,
         fragments: Sequence[int] | None = None,
         asked_by: operation.Operation | None = None,
+        begin_small: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Rows in the order in which they are stored. Arguments are checked before the first row is asked for.
 
-        ``asked_by``: the operation that this is a part of, where that is not the caller's.
+        ``asked_by``: the operation that this is a part of, where that is not the caller's. ``begin_small``: the first batches are
+        small, for a reader who may have enough of a few rows.
         """
         names = self.check_columns(columns)
         needs = () if filter is None else self.check_filter(filter)
         asked_by = asked_by or operation.current()
-        return self._batches(names, filter, needs, batch_rows or self.batch_rows, limit, fragments, asked_by)
+        rows = batch_rows or self.batch_rows
+        small = begin_small and batch_rows is None and filter is None and limit is None and fragments is None
+        first = _FIRST_ROWS if small and self.pin.rows > 2 * _FIRST_ROWS and not self._blobs.intersection(names) else 0
+        return self._batches(names, filter, needs, rows, limit, fragments, asked_by, first)
 
     def reader(
         self,
@@ -100,7 +109,9 @@ class TableReader:
         asked_by: operation.Operation | None = None,
     ) -> pa.RecordBatchReader:
         schema = self.select(self.check_columns(columns))
-        found = self.batches(columns, filter, batch_rows=batch_rows, fragments=fragments, asked_by=asked_by)
+        found = self.batches(
+            columns, filter, batch_rows=batch_rows, fragments=fragments, asked_by=asked_by, begin_small=True
+        )
         return pa.RecordBatchReader.from_batches(schema, found)
 
     def to_arrow(
@@ -131,6 +142,7 @@ class TableReader:
         limit: int | None,
         fragments: Sequence[int] | None,
         asked_by: operation.Operation | None,
+        first: int,
     ) -> Iterator[pa.RecordBatch]:
         if self.pin.rows == 0 or limit == 0:
             return
@@ -143,19 +155,22 @@ class TableReader:
             pushed = filter is None or self._pushes_down(handle, filter, needs)
             with reading(handle, meter, m.DATA, f"reading {self.declared.table_key}"):
                 if pushed:
-                    found = handle.scanner(columns=names, filter=filter, limit=limit, **options).to_batches()
-                    for batch in found:
-                        if batch.num_rows:
-                            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                    parts: list[dict[str, Any]] = [{"limit": limit}]
+                    if first:
+                        parts = [{"limit": first, "batch_size": min(_FIRST_BATCH_ROWS, batch_rows)}, {"offset": first}]
+                    for part in parts:
+                        for batch in handle.scanner(columns=names, filter=filter, **{**options, **part}).to_batches():
+                            if batch.num_rows:
+                                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
                     return
                 left, where = limit, cast(pc.Expression, filter)
                 wanted = [*names, *(name for name in needs if name not in names)]
                 for batch in handle.scanner(columns=wanted, **options).to_batches():
                     rows = pa.table(batch.columns, schema=self.select(wanted)).filter(where).select(names)
-                    for part in rows.slice(0, left).to_batches():
-                        yield part
+                    for one in rows.slice(0, left).to_batches():
+                        yield one
                         if left is not None:
-                            left -= part.num_rows
+                            left -= one.num_rows
                     if left == 0:
                         return
 
@@ -190,21 +205,30 @@ class TableReader:
             return None
         names = self.schema.names
         with self._counted("get", operation.current()) as meter, self._explained(names, meter):
-            address = self._pinned(meter).locate(pa.array([found], pa.utf8())).column("_rowaddr").combine_chunks()
+            pinned = self._pinned(meter)
+            address = pinned.locate(pa.array([found], pa.utf8())).column("_rowaddr").combine_chunks()
             if len(address) == 0:
                 return None
-            handle = self._open(meter)
-            with reading(handle, meter, m.DATA, f"reading {self.declared.table_key}"):
-                fragment: Any = handle.get_fragment(address[0].as_py() >> 32)
-                scanner = handle.scanner(
-                    columns=names,
-                    filter=addresses_among(address),
-                    fragments=[fragment],
-                    blob_handling="all_binary",
-                )
-                table = pa.table(scanner.to_table().columns, schema=self.schema)
+            place = None if self._blobs else pinned.place(address[0].as_py())
+            table = self._row_at(self._open(meter), address, place, meter)
         row: dict[str, Any] = table.to_pylist()[0]
         return row
+
+    def _row_at(self, handle: Any, address: pa.Array[Any], place: int | None, meter: m.Meter) -> pa.Table:
+        """The row at this address. ``place``: its number among the live rows of its fragment, where that is known; it is read
+        in a third of the time then."""
+        names = self.schema.names
+        with reading(handle, meter, m.DATA, f"reading {self.declared.table_key}"):
+            fragment: Any = handle.get_fragment(address[0].as_py() >> 32)
+            if place is not None:
+                return pa.table(fragment.take([place], columns=names).columns, schema=self.schema)
+            scanner = handle.scanner(
+                columns=names,
+                filter=addresses_among(address),
+                fragments=[fragment],
+                blob_handling="all_binary",
+            )
+            return pa.table(scanner.to_table().columns, schema=self.schema)
 
     def head(self, n: int) -> Rows:
         return Rows(self.to_arrow(limit=whole_number("n", n)))
@@ -263,9 +287,8 @@ class TableReader:
             return self._handle
 
     def _pinned(self, meter: m.Meter) -> PinnedTable:
-        return PinnedTable(
-            lambda: self._open(meter), self._ref, self.pin.version, self.pin.rows, self._engine.keys, meter
-        )
+        pin, keys = self.pin, self._engine.keys
+        return PinnedTable(lambda: self._open(meter), self._ref, pin.version, pin.rows, keys, meter, recent=pin.recent)
 
     # --- arguments --------------------------------------------------------------------------------------------------
 

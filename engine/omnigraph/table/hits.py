@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.table.keys import as_key
+from omnigraph.table.key_columns import as_key
 
 Addresses = np.ndarray[Any, np.dtype[np.uint64]]
 Positions = np.ndarray[Any, np.dtype[np.int64]]

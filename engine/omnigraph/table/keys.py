@@ -3,7 +3,8 @@
 A data file never changes, so its key column can be kept for as long as there is room, across versions of a table and
 across the writes of this process. Two shapes share one budget, least recently used first:
 
-* columns of large fragments stay Arrow arrays and are searched with vector kernels;
+* columns of large fragments stay Arrow arrays and are searched with vector kernels, or, once they have been searched a few
+  times, by bisection over the order of their hashes;
 * columns of small fragments (what single-row commits leave behind) are merged per table into one dictionary, so that a
   look-up over thousands of them costs what it costs over one.
 
@@ -21,9 +22,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.table.distinct import sorted_distinct
+from omnigraph.table.key_columns import NOTHING_DELETED, Deletions, as_key, one_buffer, split_addresses
+from omnigraph.table.key_order import BYTES_PER_ROW, KeyOrder, order_of
 from omnigraph.table.layout import Fragment, Layout, advance, arrive
 
 BYTES_MAX = 256 << 20
@@ -31,6 +33,9 @@ BYTES_MAX = 256 << 20
 
 SMALL_ROWS_MAX = 2048
 """Fragments up to here go into the dictionary; above it a vector search is cheaper than 100 B of Python per key."""
+
+_SEARCHED_MAX = 8
+"""Searches of one large column from end to end before its order is made: making it costs about as much as so many of them."""
 
 _LINES_MAX = 4096
 _LAYOUTS_PER_LINE_MAX = 4
@@ -40,17 +45,6 @@ _SMALL_KEY_BYTES = 220
 
 FileField = tuple[str, int]
 """(data files, field id): what an immutable column is called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deletions:
-    """Deleted offsets of one fragment under one deletion file, sorted."""
-
-    offsets: np.ndarray[Any, np.dtype[np.int64]]
-
-    def __contains__(self, offset: int) -> bool:
-        at = int(np.searchsorted(self.offsets, offset))
-        return at < len(self.offsets) and int(self.offsets[at]) == offset
 
 
 class _Pool:
@@ -72,6 +66,12 @@ class Large:
     starts: np.ndarray[Any, np.dtype[np.int64]]
     """First position of each fragment in ``keys``, and one past the last."""
 
+    def only(self, numbers: Sequence[int]) -> Large:
+        """The columns of some of the fragments."""
+        chunks: list[Any] = [self.keys.chunk(number) for number in numbers]
+        starts = np.concatenate([[0], np.cumsum([len(chunk) for chunk in chunks])]).astype(np.int64)
+        return Large(tuple(self.fragments[number] for number in numbers), pa.chunked_array(chunks), starts)
+
 
 class KeyCache:
     """Shared by all tables of a graph handle; safe for threads.
@@ -86,6 +86,8 @@ class KeyCache:
         self._bytes = 0
         self._epoch = 0
         self._large: dict[FileField, pa.Array[Any]] = {}
+        self._orders: dict[FileField, KeyOrder] = {}
+        self._searched: dict[FileField, int] = {}
         self._pools: dict[tuple[str, int], _Pool] = {}
         self._deletions: dict[tuple[str, str], Deletions] = {}
         self._layouts: OrderedDict[str, OrderedDict[int, Layout]] = OrderedDict()
@@ -216,7 +218,7 @@ class KeyCache:
             if fragment.rows <= SMALL_ROWS_MAX:
                 self._put_small(table, fragment.files, field, keys if isinstance(keys, list) else keys.to_pylist())
             elif (fragment.files, field) not in self._large:
-                flat = _flat(keys)
+                flat = one_buffer(keys)
                 self._large[(fragment.files, field)] = flat
                 self._charge(("large", fragment.files, field), flat.nbytes)
 
@@ -250,7 +252,7 @@ class KeyCache:
     def deletions(self, fragment: Fragment) -> Deletions | None:
         """Deleted offsets of a fragment; None where they have to be read first."""
         if fragment.deletion is None:
-            return _NOTHING_DELETED
+            return NOTHING_DELETED
         return self._deletions.get((fragment.files, fragment.deletion))
 
     def _charge(self, unit: tuple[Any, ...], size: int) -> None:
@@ -267,6 +269,9 @@ class KeyCache:
         kind, *name = unit
         if kind == "large":
             self._large.pop((name[0], name[1]), None)
+            self._searched.pop((name[0], name[1]), None)
+        elif kind == "order":
+            self._orders.pop((name[0], name[1]), None)
         elif kind == "pool":
             self._pools.pop((name[0], name[1]), None)
         else:
@@ -333,6 +338,25 @@ class KeyCache:
                 self._touch(("large", fragment.files, field))
             return found
 
+    def order(self, fragment: Fragment, field: int, keys: pa.Array[Any]) -> KeyOrder | None:
+        """The order of the column of a large fragment, ``keys``; None where a search from end to end is cheaper so far."""
+        name = (fragment.files, field)
+        with self._lock:
+            found = self._orders.get(name)
+            if found is not None:
+                self._touch(("order", *name))
+                return found
+            self._searched[name] = self._searched.get(name, 0) + 1
+            if self._searched[name] <= _SEARCHED_MAX or len(keys) * BYTES_PER_ROW > self.bytes_max // 4:
+                return None
+        made = order_of(keys)  # not under the lock: other look-ups need not wait for it
+        if made is not None:
+            with self._lock:
+                if name not in self._orders:
+                    self._orders[name] = made
+                    self._charge(("order", *name), made.nbytes)
+        return made
+
     def _gather_large(self, layout: Layout, field: int) -> Large:
         held = [
             (fragment, self._large[(fragment.files, field)])
@@ -354,35 +378,3 @@ class KeyCache:
     def _touch(self, unit: tuple[Any, ...]) -> None:
         if unit in self._units:
             self._units.move_to_end(unit)
-
-
-_NOTHING_DELETED = Deletions(np.empty(0, np.int64))
-
-
-def split_addresses(addresses: pa.Array[Any]) -> dict[int, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Row addresses → offsets by fragment id, each sorted."""
-    flat = sorted_distinct(np.asarray(addresses.to_numpy(zero_copy_only=False), dtype=np.uint64))
-    fragment_ids = (flat >> np.uint64(32)).astype(np.int64)
-    offsets = (flat & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    edges = np.flatnonzero(np.diff(fragment_ids)) + 1
-    parts = np.split(offsets, edges)
-    return {int(fragment_ids[at]): part for at, part in zip([0, *edges.tolist()], parts, strict=True) if len(part)}
-
-
-def as_key(column: Any) -> Any:
-    """The form in which values are compared: times and dates as integers, everything else as it is."""
-    kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind) or pa.types.is_time64(kind):
-        return column.cast(pa.int64())
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        return column.cast(pa.int32())
-    if pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
-        return pc.cast(column, pa.string())
-    return column
-
-
-def _flat(column: Any) -> Any:
-    if not isinstance(column, pa.ChunkedArray):
-        # A slice would keep the whole parent alive and be charged for all of it.
-        return column if column.offset == 0 else pa.concat_arrays([column])
-    return column.combine_chunks() if column.num_chunks != 1 else _flat(column.chunk(0))

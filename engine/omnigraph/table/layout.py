@@ -67,7 +67,7 @@ def layout_of(handle: LanceDataset) -> Layout:
         by_files=_by_files(fragments.values()),
         fields={field.name(): field.id() for field in handle.lance_schema.fields()},
         schema=logical_schema(handle.schema),
-        covered=_covered(handle) if fragments else {},
+        covered=covered(handle) if fragments else {},
     )
 
 
@@ -147,7 +147,7 @@ def _by_files(fragments: Iterable[Fragment]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _covered(handle: LanceDataset) -> dict[str, frozenset[int]]:
+def covered(handle: LanceDataset) -> dict[str, frozenset[int]]:
     found: dict[str, frozenset[int]] = {}
     for index in handle.describe_indices():
         if index.index_type.upper() != "BTREE" or len(index.field_names) != 1:

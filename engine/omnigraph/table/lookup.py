@@ -7,10 +7,9 @@ A table whose key column does not fit the cache is searched batch by batch and n
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +18,10 @@ import pyarrow.compute as pc
 from omnigraph.core import meter as m
 from omnigraph.core.errors import Corruption
 from omnigraph.table.distinct import sorted_distinct
+from omnigraph.table.gathering import gather
 from omnigraph.table.hits import Addresses, Positions, all_of, bools, index_in, joined, matched, picks
-from omnigraph.table.keys import SMALL_ROWS_MAX, KeyCache, Large, as_key
+from omnigraph.table.key_columns import as_key
+from omnigraph.table.keys import SMALL_ROWS_MAX, KeyCache, Large
 from omnigraph.table.layout import Fragment, Layout
 from omnigraph.table.predicate import among
 from omnigraph.table.reading import reading
@@ -51,6 +52,21 @@ _SEARCH_ATTEMPTS = 3
 """Searches spoiled by an eviction in between, before the cache is left out altogether."""
 
 
+class RecentIds(Protocol):
+    """What the pin knows of the ids in its newest small fragments. ``may_hold`` is False only if none of them has the id."""
+
+    @property
+    def fragments(self) -> tuple[int, ...]: ...
+
+    def may_hold(self, row_id: str, /) -> bool: ...
+
+
+_ORDER_SHARE = 32
+"""With at least so many rows for each value asked for, bisecting the order of a column beats searching all of it."""
+
+_NO_HITS: tuple[Positions, Addresses] = (np.empty(0, np.int64), np.empty(0, np.uint64))
+
+
 class Lookup:
     """Look-ups in one version. Holds no state of its own but what it needs to read."""
 
@@ -64,6 +80,7 @@ class Lookup:
         cache: KeyCache,
         meter: m.Meter | None,
         key_columns: Sequence[str],
+        recent: RecentIds | None = None,
     ) -> None:
         self._table = table
         self._line = line
@@ -72,16 +89,17 @@ class Lookup:
         self._cache = cache
         self._meter = meter
         self._key_columns = key_columns
+        self._recent = recent
 
     # --- questions --------------------------------------------------------------------------------------------------
 
     def find(self, column: str, values: pa.Array[Any]) -> tuple[Positions, Addresses]:
         """(position among ``values``, row address) of every live row that holds one of the distinct ``values``."""
         if len(values) == 0 or not self._layout.fragments:
-            return np.empty(0, np.int64), np.empty(0, np.uint64)
+            return _NO_HITS
         needles = self._needles(column, values)
         for _ in range(_SEARCH_ATTEMPTS):
-            epoch, indexed, streamed = self._make_ready(column, len(values))
+            epoch, indexed, streamed = self._make_ready(column, values)
             parts = [self._find_small(column, needles), self._find_large(column, needles)]
             if self._cache.epoch != epoch:
                 continue
@@ -108,7 +126,7 @@ class Lookup:
         return answer
 
     def _contains_bulk(self, column: str, values: pa.Array[Any]) -> pa.BooleanArray | None:
-        epoch, indexed, streamed = self._make_ready(column, len(values))
+        epoch, indexed, streamed = self._make_ready(column, values)
         if indexed or streamed:
             return None
         needles = self._needles(column, values)
@@ -132,41 +150,11 @@ class Lookup:
 
     def gather(self, column: str, addresses: Addresses) -> pa.Array[Any] | None:
         """The column at these addresses from what is held; None where a part of it is not."""
-        if column not in self._layout.fields:
-            return None
-        kind = self._layout.schema.field(column).type
-        if as_key(pa.nulls(0, kind)).type != kind:
-            return None
-        field = self._layout.field(column)
-        order = np.argsort(addresses, kind="stable")
-        ordered = addresses[order]
-        fragment_ids = (ordered >> np.uint64(32)).astype(np.int64)
-        offsets = (ordered & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        edges = [0, *(np.flatnonzero(np.diff(fragment_ids)) + 1).tolist(), len(ordered)]
-        parts: list[pa.Array[Any]] = []
-        loose: list[Any] = []
-        for start, end in itertools.pairwise(edges):
-            if start == end:
-                continue
-            held = self._cache.value_at(self._table, self._layout.fragments[int(fragment_ids[start])], field)
-            if held is None:
-                return None
-            if isinstance(held, list):
-                loose.extend(held[offset] for offset in offsets[start:end].tolist())
-                continue
-            if loose:
-                parts.append(pa.array(loose, kind))
-                loose = []
-            parts.append(held.take(picks(offsets[start:end])))
-        if loose or not parts:
-            parts.append(pa.array(loose, kind))
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        return pa.concat_arrays(parts).take(picks(back))
+        return gather(self._cache, self._table, self._layout, column, addresses)
 
     # --- getting ready ----------------------------------------------------------------------------------------------
 
-    def _make_ready(self, column: str, count: int) -> tuple[int, list[Fragment], list[Fragment]]:
+    def _make_ready(self, column: str, values: pa.Array[Any]) -> tuple[int, list[Fragment], list[Fragment]]:
         """Read what is worth keeping. What is left: fragments to ask through the index, and fragments to stream.
 
         All others are held for as long as the cache is in the epoch returned.
@@ -175,9 +163,14 @@ class Lookup:
         absent = self._missing(column)
         if not absent:
             return epoch, [], []
+        spared = self._spared(column, values)
+        if all(fragment.id in spared for fragment in absent):
+            return epoch, [], []
         with self._cache.loading(self._line):
-            absent = self._missing(column)  # another thread may just have read them
-            indexed = self._indexed(column, absent, count)
+            absent = [
+                one for one in self._missing(column) if one.id not in spared
+            ]  # another thread may just have read them
+            indexed = self._indexed(column, absent, len(values))
             chosen = {fragment.id for fragment in indexed}
             wanted = [fragment for fragment in absent if fragment.id not in chosen]
             if self._estimate(column, wanted) > self._cache.bytes_max // 2:
@@ -186,7 +179,17 @@ class Lookup:
                 self._read(column, wanted)
             # What was left out, and what one read pushed out again, is streamed this time.
             epoch = self._cache.epoch
-            return epoch, indexed, [fragment for fragment in self._missing(column) if fragment.id not in chosen]
+            left = [one for one in self._missing(column) if one.id not in chosen and one.id not in spared]
+            return epoch, indexed, left
+
+    def _spared(self, column: str, values: pa.Array[Any]) -> frozenset[int]:
+        """Fragments of which the pin tells that they hold none of these ids."""
+        if self._recent is None or column != "id" or len(values) > INDEX_VALUES_MAX:
+            return frozenset()
+        may_hold = self._recent.may_hold
+        if any(may_hold(one) for one in values.to_pylist() if one is not None):
+            return frozenset()
+        return frozenset(self._recent.fragments)
 
     def _missing(self, column: str) -> list[Fragment]:
         return self._cache.missing(self._table, self._line, self._layout, self._layout.field(column))
@@ -290,13 +293,39 @@ class Lookup:
         return found, np.array([address for _, address in places], np.uint64)
 
     def _find_large(self, column: str, needles: Any) -> tuple[Positions, Addresses]:
-        large = self._cache.large(self._line, self._layout, self._layout.field(column))
-        return self._match(large, needles)
+        field = self._layout.field(column)
+        large = self._cache.large(self._line, self._layout, field)
+        if len(needles) * _ORDER_SHARE > int(large.starts[-1]):
+            return self._match(large, needles)
+        parts: list[tuple[Positions, Addresses]] = []
+        unordered: list[int] = []
+        for number, fragment in enumerate(large.fragments):
+            keys: Any = large.keys.chunk(number)
+            order = self._cache.order(fragment, field, keys)
+            if order is None:
+                unordered.append(number)
+                continue
+            rows = order.candidates(needles)
+            if len(rows):
+                at, positions = index_in(keys.take(picks(rows)), needles)
+                parts.append(self._live(fragment, rows[at], positions))
+        if unordered:
+            parts.append(self._match(large.only(unordered), needles))
+        return joined(parts) if parts else _NO_HITS
+
+    def _live(self, fragment: Fragment, offsets: Positions, positions: Positions) -> tuple[Positions, Addresses]:
+        """The hits on rows that are not deleted."""
+        gone = self._cache.deletions(fragment)
+        if gone is None:
+            return _NO_HITS
+        keep = ~gone.among(offsets)
+        addresses = (np.uint64(fragment.id) << np.uint64(32)) | offsets.astype(np.uint64)
+        return positions[keep], addresses[keep]
 
     def _match(self, large: Large, needles: Any) -> tuple[Positions, Addresses]:
         total = int(large.starts[-1])
         if total == 0:
-            return np.empty(0, np.int64), np.empty(0, np.uint64)
+            return _NO_HITS
         kept: Any = None
         if len(needles) > 8 * total:
             kept = np.flatnonzero(
@@ -305,19 +334,12 @@ class Lookup:
             needles = needles.take(picks(kept))
         at, positions = index_in(large.keys, needles)
         which = np.searchsorted(large.starts, at, side="right") - 1
-        offsets = at - large.starts[which]
-        keep = np.ones(len(at), bool)
-        for number in np.unique(which).tolist():
-            gone = self._cache.deletions(large.fragments[number])
-            mine = which == number
-            if gone is None:
-                keep &= ~mine
-            elif len(gone.offsets):
-                keep &= ~(mine & np.isin(offsets, gone.offsets))
-        ids = np.array([fragment.id for fragment in large.fragments], np.uint64)
-        addresses = (ids[which] << np.uint64(32)) | offsets.astype(np.uint64)
-        found = positions[keep]
-        return (found if kept is None else kept[found]), addresses[keep]
+        parts = [
+            self._live(large.fragments[number], at[which == number] - large.starts[number], positions[which == number])
+            for number in np.unique(which).tolist()
+        ]
+        found, addresses = joined(parts) if parts else _NO_HITS
+        return (found if kept is None else kept[found]), addresses
 
     def _live_keys(self, large: Large) -> Any:
         parts: list[Any] = []
@@ -362,7 +384,7 @@ class Lookup:
                 fragments=_fragments(handle, fragments),
             )
             parts = [matched(batch, column, needles) for batch in scanner.to_batches()]
-        return joined(parts) if parts else (np.empty(0, np.int64), np.empty(0, np.uint64))
+        return joined(parts) if parts else _NO_HITS
 
 
 def _fragments(handle: LanceDataset, fragments: list[Fragment]) -> list[Any]:

@@ -21,7 +21,7 @@ from omnigraph.table.distinct import sorted_distinct
 from omnigraph.table.hits import Addresses
 from omnigraph.table.keys import KeyCache
 from omnigraph.table.layout import Layout, layout_of
-from omnigraph.table.lookup import Lookup
+from omnigraph.table.lookup import Lookup, RecentIds
 from omnigraph.table.predicate import Predicate, addresses_among, columns_of, mask, to_filter
 from omnigraph.table.reading import reading
 from omnigraph.table.rowids import inline_row_ids
@@ -58,6 +58,7 @@ class PinnedTable:
         meter: m.Meter | None = None,
         *,
         key_columns: Sequence[str] = KEY_COLUMNS,
+        recent: RecentIds | None = None,
     ) -> None:
         self.ref = ref
         self.version = version
@@ -66,6 +67,7 @@ class PinnedTable:
         self._cache = cache
         self._meter = meter
         self._key_columns = tuple(key_columns)
+        self._recent = recent
         self._lock = threading.Lock()
         self._handle: LanceDataset | None = None
         self._layout: Layout | None = None
@@ -102,6 +104,7 @@ class PinnedTable:
             cache=self._cache,
             meter=self._meter,
             key_columns=self._key_columns,
+            recent=self._recent,
         )
 
     # --- look-ups ---------------------------------------------------------------------------------------------------
@@ -145,6 +148,13 @@ class PinnedTable:
             read = self.take(pa.array(addresses), absent)
             held.update(zip(absent, read.columns, strict=True))
         return pa.table({name: held[name] for name in columns})
+
+    def place(self, address: int) -> int | None:
+        """Return how many live rows of its fragment are in front of this one, or None if that is not known without reading."""
+        fragment = self.layout.fragments[address >> 32]
+        gone = self._cache.deletions(fragment)
+        offset = address & 0xFFFFFFFF
+        return None if gone is None else offset - gone.before(offset)
 
     def take(self, addresses: pa.Array[Any], columns: Sequence[str] | None = None) -> pa.Table:
         """The rows at these addresses, in this order. An address of a deleted row is an error of the caller."""

@@ -26,6 +26,7 @@ from omnigraph.table.reading import metered
 
 CREATE_REQUESTS = 3  # beside the data file: one listing, the transaction and the version
 SINGLE_PUT_BYTES = 4 * 1024 * 1024  # Lance sends what is smaller than a part of a multipart upload in one request
+_SIDE_BY_SIDE = 64  # archive fragments that are read at the same time
 
 
 class SwapLost(Exception):
@@ -95,6 +96,23 @@ def selected(handle: LanceDataset, indices: Sequence[int], condition: str, meter
         fragments = handle.get_fragments()
         chosen = [fragments[index] for index in indices]
         return handle.scanner(fragments=chosen, filter=condition, scan_in_order=True).to_table()
+
+
+def columns_of(
+    handle: LanceDataset, indices: Sequence[int], columns: Sequence[str], meter: Meter | None = None
+) -> pa.Table:
+    """Some columns of these fragments, in their order, fetched side by side."""
+    with translated("read __manifest"), metered(handle, meter, "manifest"):
+        fragments = handle.get_fragments()
+        chosen = [fragments[index] for index in indices]
+        scanner = handle.scanner(
+            fragments=chosen,
+            columns=list(columns),
+            scan_in_order=True,
+            fragment_readahead=_SIDE_BY_SIDE,
+            batch_readahead=_SIDE_BY_SIDE,
+        )
+        return scanner.to_table()
 
 
 def kept(handle: LanceDataset, first: int, end: int) -> Fragments:

@@ -23,7 +23,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.core import meter as m
 from omnigraph.table.blob import as_stored
-from omnigraph.table.keys import split_addresses
+from omnigraph.table.key_columns import split_addresses
 from omnigraph.table.new_file_checks import delete_rows, write_files
 from omnigraph.table.reading import reading
 from omnigraph.table.rowids import row_ids

@@ -113,6 +113,19 @@ def _history_faults(rows: list[HistoryRow], held: Held) -> Iterator[str]:
             yield f"idempotency key {key} was committed {times} times"
 
 
+def recent_faults(pin: Pin, handle: Any) -> Iterator[str]:
+    """What the pin says of the ids of its newest rows and is not so: it would hide a row from who asks whether an id is taken."""
+    for number in () if pin.recent is None else pin.recent.fragments:
+        fragment = handle.get_fragment(number)
+        if fragment is None:
+            yield f"{pin.key}: the pin knows fragment {number}, which is not there"
+            continue
+        ids = fragment.to_table(columns=["id"])["id"].to_pylist()
+        hidden = [one for one in ids if pin.recent is not None and not pin.recent.may_hold(one)]
+        if hidden:
+            yield f"{pin.key}: the pin hides {hidden[:5]} in fragment {number}"
+
+
 def _table_faults(engine: Engine, pin: Pin, *, quiet: bool) -> Iterator[str]:
     handle = engine.tables.open(TableRef(pin.location, pin.ref), pin.version)
     stats = stats_of(handle)
@@ -126,6 +139,7 @@ def _table_faults(engine: Engine, pin: Pin, *, quiet: bool) -> Iterator[str]:
     doubled = [one for one, times in Counter(ids).items() if times > 1]
     if doubled:
         yield f"{pin.key}: ids that stand twice: {doubled[:5]}"
+    yield from recent_faults(pin, handle)
     head = engine.tables.head_version(handle)
     if head < pin.version or (quiet and head > pin.version):
         yield f"{pin.key}: pinned at {pin.version}, newest version {head}"

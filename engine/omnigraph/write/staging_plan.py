@@ -59,7 +59,7 @@ def _overwrite(pin: Pin, rows: pa.Table) -> OverwriteRows:
 def _upsert(txn: Txn, pin: Pin, change: TypeChange) -> Step | None:
     """Whole rows by id, less those that are there already, and less the rows that leave."""
     table = txn.pinned(pin.key)
-    rows, located, states = _really_new(table, change.rows)
+    rows, located, states = _really_new(table, change)
     unchanged = int((states == SAME).sum())
     return replace_step(pin.key, rows, located, _locate_deleted(table, change.deleted_ids), unchanged)
 
@@ -75,7 +75,7 @@ def joint_step(
             lambda counts: AppendRows(key, counts, appended) if appended.num_rows else None,
             np.zeros(appended.num_rows, dtype=np.int8),
         )
-    rows, located, states = _really_new(txn.pinned(key), change.rows)
+    rows, located, states = _really_new(txn.pinned(key), change)
     gone = pa.array([], pa.uint64())
     return lambda counts: replace_step(key, rows, located, gone, 0, counts), states
 
@@ -105,9 +105,10 @@ def replace_step(
 INSERTED, UPDATED, SAME = 0, 1, 2  # what becomes of a row that is given
 
 
-def _really_new(table: PinnedTable, rows: pa.Table) -> tuple[pa.Table, pa.Table, npt.NDArray[np.int8]]:
+def _really_new(table: PinnedTable, change: TypeChange) -> tuple[pa.Table, pa.Table, npt.NDArray[np.int8]]:
     """Rows that differ from what is committed, where the rows they replace are, and what becomes of each row given."""
-    located = table.locate(one_array(rows.column("id"), pa.utf8()))
+    rows = change.rows
+    located = table.locate(_given_ids(change))
     states = np.zeros(rows.num_rows, dtype=np.int8)
     if located.num_rows == 0 or rows.num_rows == 0:
         return rows, located, states
@@ -119,6 +120,14 @@ def _really_new(table: PinnedTable, rows: pa.Table) -> tuple[pa.Table, pa.Table,
     if not equal.any():
         return rows, located, states
     return rows.filter(pa.array(states != SAME)), located.filter(pa.array(~equal)), states
+
+
+def _given_ids(change: TypeChange) -> pa.Array[Any]:
+    """The ids that may be committed already: ids that this write has minted are new."""
+    ids = one_array(change.rows.column("id"), pa.utf8())
+    if change.minted is False:
+        return ids
+    return ids.filter(pa.array(~change.minted_rows()))
 
 
 def _locate_deleted(table: PinnedTable, ids: pa.Array[Any] | None) -> pa.Array[Any]:

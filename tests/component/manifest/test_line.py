@@ -19,11 +19,11 @@ from omnigraph.manifest import codec, digests, fragments, history, reading
 from omnigraph.manifest import rows as r
 from omnigraph.manifest.history import History
 from omnigraph.manifest.state import Change, State, fold
-from omnigraph.manifest.swap import Held, Manifest, SwapLost, SwapUnknown
+from omnigraph.manifest.swap import Held, Manifest, SwapLost, SwapUnknown, archive_files
 from omnigraph.store import open_store
 from omnigraph.table import strict
 from omnigraph.table.dataset import Tables
-from omnigraph.testing.faults import FaultProxy
+from omnigraph.testing.faults import FaultProxy, hops
 from tests.unit.manifest.material import (
     BRANCH,
     Line,
@@ -418,11 +418,46 @@ def test_a_look_back_that_the_tail_covers_reads_no_archive(long_line: Grown, mon
     held = long_line.cold()
     monkeypatch.setattr(reading, "read", None)
     monkeypatch.setattr(strict, "matching", None)
+    monkeypatch.setattr(strict, "columns_of", None)
     since = held.state.tail[0].version
     assert History().find(held, "x", since=since - 1) is None
     assert History().find_key(held, "x", since=since) is None
     with pytest.raises(TypeError):
         History().find_key(held, "x", since=since - 1)
+
+
+def test_a_new_key_asks_every_small_archive_file_once_side_by_side(
+    fault_proxy: FaultProxy, proxied_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.manifest.state.TAIL_ROLL", 5)
+    monkeypatch.setattr("omnigraph.manifest.state.TAIL_KEEP", 1)
+    grown = Grown(proxied_root, main_line())
+    while len(archive_files(grown.held)) < 40:
+        grown.swap_rows(4)
+    look, held = History(), grown.cold()
+
+    def asked(act: Callable[[], Any]) -> tuple[int, int]:
+        fault_proxy.drain()
+        fault_proxy.reset()
+        act()
+        fault_proxy.drain()
+        return sum(fault_proxy.operations().values()), hops(fault_proxy.log)
+
+    requests, chain = asked(lambda: look.find_key(held, "a new key"))
+    assert requests <= len(archive_files(held)) and chain <= 8
+    assert asked(lambda: look.find_key(held, "another one")) == (0, 0)
+    assert asked(lambda: look.find(held, ulid(1))) == (0, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "read", None)  # no row is read that cannot be the one
+        assert look.find_key(held, "a third one") is None
+    oldest = grown.written[0]
+    assert asked(lambda: look.find(held, oldest.object_id))[0] == 1
+    merged_ = grown.manifest.merge_archives(held, [(0, len(archive_files(held)))])
+    monkeypatch.setattr(history, "WHOLE_ROWS_MAX", 8)
+    after = grown.manifest.swap_archives(held, merged_, uuid=new_uuid())
+    assert len(archive_files(after)) == 1
+    cold = grown.cold()
+    assert asked(lambda: History().find_key(cold, "a new key"))[0] <= 10
 
 
 def test_a_merged_archive_holds_the_same_rows_in_order(long_line: Grown) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.core.errors import OmnigraphError
-from tests.component.planted import branches, feeds, grouped, lines, publishing, recovery, stored
+from tests.component.planted import branches, feeds, grouped, lines, newest, publishing, recovery, stored
 from tests.component.planted.scenes import Defect, Engines, Scene
 
 DEFECTS = {
@@ -19,6 +19,7 @@ DEFECTS = {
     **grouped.DEFECTS,
     **feeds.DEFECTS,
     **branches.DEFECTS,
+    **newest.DEFECTS,
 }
 SCENES = {defect.scene.__name__: defect.scene for defect in DEFECTS.values()}
 

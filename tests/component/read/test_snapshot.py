@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import omnigraph as og
 from omnigraph.commit.engine import Engine
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.read.places import snapshot_at
@@ -107,6 +108,20 @@ def test_get_finds_one_row_by_id(snap: Snapshot) -> None:
     assert snap.get("Person", "' OR 1=1 --") is None
     assert snap.get("Person", "\ud800") is None
     assert snap.get("Company", "none yet") is None
+
+
+def test_get_finds_each_row_beside_deleted_ones(local_root: str) -> None:
+    """A row is taken by its number among the living, an address counts the dead as well."""
+    with og.init(local_root, "node Person { name: String @key }\n") as graph:
+        names = [f"p{n:02d}" for n in range(40)]
+        graph.load([{"type": "Person", "data": {"name": name}} for name in names], mode="append")
+        dead = {"p00", "p07", "p08", "p31", "p39"}
+        for name in sorted(dead):
+            graph.mutate("query gone($n: String) {\n  delete Person where name = $n\n}\n", params={"n": name})
+        wanted = {name: None if name in dead else {"id": name, "name": name} for name in names}
+        assert {name: graph.snapshot().get("Person", name) for name in names} == wanted
+    with og.open(local_root, read_only=True) as graph:
+        assert {name: graph.snapshot().get("Person", name) for name in names} == wanted
 
 
 def test_every_kind_comes_back_as_it_went_in(things: Snapshot) -> None:

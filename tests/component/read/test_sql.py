@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +13,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.core.errors import InvalidInput, LimitExceeded, NotFound, QueryInvalid
+from omnigraph.read.tables import TableReader
 
 SCHEMA = "node Person { name: String @key age: I32? }\nedge Knows: Person -> Person { since: I32? }\n"
 
@@ -147,3 +150,87 @@ def test_a_graph_says_what_to_pickle_instead(graph: og.Graph) -> None:
         pickle.dumps(graph)
     assert "omnigraph.open(" in caught.value.hint
     assert pickle.loads(pickle.dumps(graph.snapshot())).commit_id == graph.snapshot().commit_id
+
+
+# --- how much is read -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> og.Graph:
+    graph = og.init(tmp_path / "long.omni", SCHEMA)
+    names = [f"p{n:06d}" for n in range(200_000)]
+    graph.load(
+        og.Batch(nodes={"Person": pa.table({"name": names, "age": pa.array(range(200_000), pa.int32())})}),
+        mode="append",
+    )
+    graph.mutate("query gone() {\n  delete Person where age < 5\n}\n")
+    return graph
+
+
+@pytest.fixture
+def pulled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of each batch that is read from a table."""
+    seen: list[int] = []
+    batches = TableReader._batches
+
+    def counting(*arguments: Any) -> Iterator[pa.RecordBatch]:
+        for batch in batches(*arguments):
+            seen.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(TableReader, "_batches", counting)
+    return seen
+
+
+def test_a_limit_begins_with_a_few_thousand_rows_of_many(long: og.Graph, pulled: list[int]) -> None:
+    """How far DuckDB's reader runs ahead depends on its threads; what it has to wait for does not."""
+    snapshot = long.snapshot()
+    assert snapshot["Person"].limit(5).to_arrow().num_rows == 5
+    assert 0 < sum(pulled) <= 4_096
+    pulled.clear()
+    assert len(snapshot.sql("select * from Person limit 5").fetchall()) == 5
+    assert 0 < pulled[0] <= 2_048 and max(pulled[:10]) <= 2_048
+
+
+def test_a_stream_that_begins_with_small_batches_holds_every_row_once_and_in_order(long: og.Graph) -> None:
+    snapshot = long.snapshot()
+    sizes = [batch.num_rows for batch in snapshot.to_batches("Person")]
+    assert sizes[0] <= 2_048 and max(sizes) > 10_000
+    assert snapshot.to_batches("Person").read_all()["age"].to_pylist() == list(range(5, 200_000))
+    assert snapshot.sql("select count(age), sum(age) from Person").fetchall() == [(199_995, sum(range(5, 200_000)))]
+
+
+@pytest.mark.parametrize(
+    "text", ["select count(*) from Person", " SELECT COUNT( * )\nFROM person ; ", "select count(*) as n from Person"]
+)
+def test_the_number_of_rows_is_answered_without_reading_any(long: og.Graph, pulled: list[int], text: str) -> None:
+    found = long.sql(text)
+    assert found.fetchall() == [(199_995,)]
+    assert pulled == []
+    asked = long.snapshot().duckdb().sql(text)
+    assert found.columns == asked.columns
+    assert found.to_arrow().schema == asked.to_arrow_table().schema
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("select count(*) from Person where age < 10", [(5,)]),
+        ("select count(*) from Person, Knows", [(0,)]),
+        ("select count(*) from Person limit 0", []),
+        ("select count(age) from Person", [(199_995,)]),
+        ("select count(*) from (select 1)", [(1,)]),
+    ],
+)
+def test_any_other_count_is_duckdbs(long: og.Graph, text: str, rows: list[tuple[int, ...]]) -> None:
+    assert long.sql(text).fetchall() == rows
+
+
+def test_statements_share_a_database_and_see_their_own_views_alone(graph: og.Graph, long: og.Graph) -> None:
+    one, other = graph.sql("select min(name) from Person"), long.sql("select min(name) from Person")
+    assert (one.fetchall(), other.fetchall(), one.fetchall()) == ([("ada",)], [("p000005",)], [("ada",)])
+    with pytest.raises(QueryInvalid):
+        graph.sql("select count(*) from Nowhere").fetchall()
+    with pytest.raises(QueryInvalid):
+        graph.sql("select * from read_csv('/etc/hostname')").fetchall()
+    assert graph.sql("select current_setting('TimeZone')").fetchall() == [("UTC",)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -18,6 +19,8 @@ from lance.fragment import write_fragments
 
 from omnigraph.core.meter import Meter
 from omnigraph.table.dataset import TableRef
+from omnigraph.table.hits import index_in
+from omnigraph.table.key_order import order_of
 from omnigraph.table.keys import KeyCache
 from omnigraph.table.pinned import PinnedTable
 from omnigraph.table.predicate import Compare
@@ -104,9 +107,13 @@ def assert_answers(table: PinnedTable, handle: LanceDataset, values: list[str]) 
     assert got.to_pylist() == expected.to_pylist()
 
 
+@pytest.mark.parametrize("searched_max", [8, 0], ids=["searched", "ordered"])
 @pytest.mark.parametrize("bytes_max", [1 << 28, 20_000, 1], ids=["roomy", "tight", "none"])
 @pytest.mark.parametrize("seed", range(3))
-def test_look_ups_agree_with_a_scan_through_any_history(tmp_path: Path, seed: int, bytes_max: int) -> None:
+def test_look_ups_agree_with_a_scan_through_any_history(
+    tmp_path: Path, seed: int, bytes_max: int, searched_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.table.keys._SEARCHED_MAX", searched_max)
     rng = random.Random(seed)
     handle = create(tmp_path / "t.lance")
     cache = KeyCache(bytes_max)
@@ -229,6 +236,59 @@ def test_a_column_that_is_asked_for_often_is_held_in_the_end(tmp_path: Path, lar
     meter = Meter()
     assert pinned(handle, cache, meter=meter).contains(pa.array(["k19999", "no"])).to_pylist() == [True, False]
     assert meter.snapshot().requests == 0
+
+
+def test_a_warm_look_up_compares_only_the_keys_that_it_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searching a held column from end to end would make a write into a large table cost what the table is long."""
+    handle, _ = append(create(tmp_path / "t.lance"), rows([f"k{k}" for k in range(30_000)]))
+    handle, _ = append(handle, rows([f"k{k}" for k in range(30_000, 60_000)]))
+    table = pinned(handle, KeyCache())
+    compared: list[int] = []
+
+    def counting(keys: Any, needles: Any) -> Any:
+        compared.append(len(keys))
+        return index_in(keys, needles)
+
+    monkeypatch.setattr("omnigraph.table.lookup.index_in", counting)
+    for k in range(10):
+        assert table.contains(pa.array([f"k{k}", f"k{k + 40_000}", "no"])).to_pylist() == [True, True, False]
+    assert compared[0] == 60_000
+    compared.clear()
+    assert table.locate(pa.array(["k77", "k59999", "no"]))["_rowaddr"].to_pylist() == [77, (1 << 32) + 29_999]
+    assert sum(compared) <= 4
+
+
+def test_the_order_of_a_column_counts_against_the_bound(tmp_path: Path) -> None:
+    handle, _ = append(create(tmp_path / "t.lance"), rows([f"k{k}" for k in range(40_000)]))
+    cache = KeyCache()
+    table = pinned(handle, cache)
+    for k in range(8):
+        table.contains(pa.array([f"k{k}"]))
+    before = cache.bytes_held
+    table.contains(pa.array(["k9"]))
+    assert cache.bytes_held == before + 40_000 * 12
+    small = KeyCache(1_500_000)  # the column fits, an order of a third of it on top is too much
+    for k in range(20):
+        assert pinned(handle, small).contains(pa.array([f"k{k}", "no"])).to_pylist() == [True, False]
+    assert small.bytes_held < 40_000 * 12 + 200
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_order_finds_what_comparing_all_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    texts = ["", "a", "a\0", "b" * 80, "b" * 79 + "c", *(f"k{n}" for n in range(40)), None]
+    for keys, values in (
+        (pa.array(rng.choices(texts, k=500)), pa.array(texts)),
+        (pa.array(rng.choices([None, -1, 0, 1, 1 << 62, *range(9, 40)], k=500)), pa.array([None, -1, 7, 1 << 62])),
+    ):
+        order = order_of(keys)
+        assert order is not None
+        found = order.candidates(values)
+        wanted = pc.is_in(keys, value_set=values.drop_null(), skip_nulls=True).to_numpy(zero_copy_only=False)
+        assert set(np.flatnonzero(wanted).tolist()) == set(found.tolist())
+    assert order_of(pa.array([1.5, None])) is None
 
 
 def test_a_row_deleted_by_somebody_else_is_not_found_at_the_new_pin_and_still_at_the_old(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ lead to, and its own rows noted in the key cache. All of it may be lost without 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from omnigraph.commit.builder import Planned
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.pins import stats_of_pin, with_stats
 from omnigraph.commit.plan import PublishPlan
+from omnigraph.commit.protocol import newest_rows
 from omnigraph.commit.protocol.apply import Applied, Landing
 from omnigraph.commit.protocol.publish import on_state, publish_change
 from omnigraph.commit.steps import Staged
@@ -25,7 +27,7 @@ from omnigraph.table.stats import predict_stats
 
 def predicted_pins(
     plan: PublishPlan, txn: Txn, handles: Mapping[str, Any], staged: Mapping[str, Staged]
-) -> dict[str, Pin] | None:
+) -> Mapping[str, Pin] | None:
     """The pins that this plan publishes if every table lands at its place. None where they cannot be told ahead."""
     if not plan.delta.is_empty or plan.merge is not None:  # what a merge carries along is read when it is published
         return None
@@ -37,8 +39,25 @@ def predicted_pins(
         stats = predict_stats(stats_of_pin(pin), handles[chain.key], staged[chain.key].transaction)
         if stats is None:
             return None
-        pins[chain.key] = with_stats(pin, chain.version, stats)
+        made = with_stats(pin, chain.version, stats)
+        pins[chain.key] = replace(made, recent=newest_rows.expected(pin, handles[chain.key], staged[chain.key]))
     return pins
+
+
+def confirm(
+    pins: Mapping[str, Pin] | None,
+    written: Written | None,
+    txn: Txn,
+    plan: PublishPlan,
+    handles: Mapping[str, Any],
+    results: Mapping[str, Applied],
+) -> tuple[Mapping[str, Pin] | None, Written | None]:
+    """The predicted pins and the file that was written of them, once the tables have landed. A file that says what has not come
+    true is not used."""
+    if pins is None or any(result.landing is not Landing.EXACT for result in results.values()):
+        return pins, written
+    found = newest_rows.confirmed(pins, txn.state, plan, handles, results)
+    return found, written if found is pins else None
 
 
 def write_ahead(engine: Engine, planned: Planned, txn: Txn, pins: Mapping[str, Pin], meter: Meter) -> Written:

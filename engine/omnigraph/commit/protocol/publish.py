@@ -28,7 +28,6 @@ from omnigraph.commit.properties import COMMIT, OP, PLAN, Counts
 from omnigraph.core.errors import Corruption, OmnigraphError, OutcomeUnknown
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
-from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.manifest.rows import CommitRow, HistoryRow, MergedRow, Pin, TableChange
 from omnigraph.manifest.state import Change, State
 from omnigraph.manifest.swap import Held, Written
@@ -288,6 +287,8 @@ def is_source_gone(engine: Engine, source: Source, meter: Meter) -> bool:
     """Whether a cleanup may be deleting this state. A checkpoint on it has kept it all along."""
     if swap_stands(source.manifest_version, engine.boundary.value(source.identity, repeated=0, meter=meter)):
         return False
+    from omnigraph.manifest.checkpoints import list_checkpoints
+
     return not any(
         (one.identity, one.manifest_version, one.commit_id) == (source.identity, source.manifest_version, source.commit)
         for one in list_checkpoints(engine.store, meter)

@@ -19,13 +19,13 @@ from omnigraph.commit.decide import Check, same_request
 from omnigraph.commit.effects import RULES
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import encode_plan
-from omnigraph.commit.pins import landed_pins
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.pressure import Level, Pressure
 from omnigraph.commit.protocol.admission import apply_back_pressure, check_request, early_answer, warned
-from omnigraph.commit.protocol.ahead import predicted_pins, remember_own_rows, write_ahead
+from omnigraph.commit.protocol.ahead import confirm, predicted_pins, remember_own_rows, write_ahead
 from omnigraph.commit.protocol.apply import Applied, Landing, Sending, apply, first_is_staged
 from omnigraph.commit.protocol.compensate import Aborted, WasPublished, end_by_abort
+from omnigraph.commit.protocol.newest_rows import landed
 from omnigraph.commit.protocol.own_lines import inherited, own_lines
 from omnigraph.commit.protocol.planning import plan_of
 from omnigraph.commit.protocol.publish import NotPublished, Published, publish, publish_change
@@ -241,6 +241,7 @@ def _apply_and_publish(one: _Attempt, ready: _Ready, started: float) -> Outcome 
     written: Written | None = None
     with contextlib.suppress(OmnigraphError):  # the publish writes it again
         written = None if ahead is None else ahead.result()
+    pins, written = confirm(pins, written, one.txn, one.plan, ready.handles, results)
     if not one.prepared.stage_first:
         engine.timing.note_work(engine.clock.monotonic() - started)
     ended = _publish_or_abort(one, pins, written, results)
@@ -262,8 +263,7 @@ def _publish_or_abort(
     refusal: NotPublished | None = None
     if all(result.landing is Landing.EXACT for result in results.values()):
         if pins is None:
-            handles = {key: result.handle for key, result in results.items()}
-            pins = landed_pins(one.txn.state, plan, handles)
+            pins = landed(one.txn.state, plan, results)
         one.meter.step(2)
         result = publish(
             engine,
