@@ -88,11 +88,13 @@ _CLASSES: Final = frozenset(
         "Limits",
         "LoadOptions",
         "PartsReport",
+        "RecordBatch",
         "RewriteResult",
         "SchemaPlan",
         "StagedFragments",
         "StagedPart",
         "StagingTxn",
+        "Table",
     }
 )
 
