@@ -72,6 +72,8 @@ class Achieved:
     lost: int = 0
     settled_bytes: int = 0
     stripped: tuple[str, ...] = ()
+    fragments_removed: int = 0
+    fragments_added: int = 0
 
 
 # --- the line -----------------------------------------------------------------------------------------------------------
@@ -192,6 +194,8 @@ class UpkeepLine:
             achieved.rewrites += 1
             achieved.rows += compaction.source_rows(result)
             achieved.bytes += compaction.source_bytes(result)
+            achieved.fragments_removed += result.metrics.fragments_removed
+            achieved.fragments_added += result.metrics.fragments_added
         return True
 
     def _committing(self, result: Any) -> Callable[[], Any]:

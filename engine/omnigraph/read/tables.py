@@ -234,7 +234,7 @@ class TableReader:
         return Rows(self.to_arrow(limit=whole_number("n", n)))
 
     def _id_of(self, key: object) -> str | None:
-        """An id as it is, or the id that key values of the declared kinds make."""
+        """An id as it is, or the id that key values of the declared kinds make: one value, or a tuple or list of them."""
         if isinstance(key, str):
             try:
                 key.encode()
@@ -243,13 +243,17 @@ class TableReader:
             return key
         declared = self.declared
         if isinstance(declared, NodeType) and declared.key is not None:
-            values = list(key) if isinstance(key, tuple) else [key]
+            values = list(key) if isinstance(key, tuple | list) else [key]
             if len(values) == len(declared.key):
                 try:
                     pairs = zip(declared.key, values, strict=True)
                     return join_texts([value_text(declared.property(name).type, value) for name, value in pairs])
                 except DataInvalid as error:
                     raise InvalidInput(f"not a key of {declared.name}: {error.message}") from error
+            raise InvalidInput(
+                f"the key of a {declared.name} has {len(declared.key)} values, not {len(values)}: {str(key)[:80]!r}",
+                hint=f"give ({', '.join(declared.key)}), or what the column id of a query shows",
+            )
         raise InvalidInput(f"the id of a {declared.name} is a text, not {str(key)[:80]!r}")
 
     # --- pieces -----------------------------------------------------------------------------------------------------

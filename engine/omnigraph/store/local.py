@@ -260,7 +260,7 @@ class LocalStore:
             try:
                 with os.scandir(top) as entries:
                     return tuple(sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False)))
-            except (FileNotFoundError, NotADirectoryError):
+            except FileNotFoundError:
                 return ()
 
     # --- deleting -------------------------------------------------------------------------------------------------------

@@ -28,6 +28,12 @@ def translate(error: OSError, what: str, path: str) -> OmnigraphError:
         return StoreUnavailable(
             f"{what}: {_FULL[number]}: path={path}", hint="free space on the disk, then repeat the call", path=path
         )
+    if number == errno.ENOTDIR:
+        return StoreRefused(
+            f"{what}: {_REFUSED[number]}: path={path}",
+            hint="no release puts a file there: find out where it comes from, move it away, then repeat the call",
+            path=path,
+        )
     if number in _REFUSED:
         return StoreRefused(f"{what}: {_REFUSED[number]}: path={path}", path=path)
     if number == errno.ENAMETOOLONG:

@@ -59,8 +59,8 @@ def read_folder(
     below: list[tuple[str, str]] = []
     try:
         scan = os.scandir(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return below  # removed since its parent was read, or never there
+    except FileNotFoundError:
+        return below  # removed since its parent was read, or never there; a file in its place is an error
     with scan:
         for item in scan:
             key = base + item.name

@@ -330,7 +330,7 @@ class Tables:
                 transaction = own_handle(handle).read_transaction(version)  # Lance borrows the handle for it
         except TypeError:
             # Lance cannot rebuild a Rewrite that touched an index. A plan's own transaction is always readable.
-            return VersionTx(version, None, {}, "unreadable")
+            return VersionTx(version, None, {}, "rewrite")
         except Exception as error:
             if classify(error) is Fate.MISSING_VERSION:
                 return None
@@ -340,7 +340,7 @@ class Tables:
         operation = transaction.operation
         kind = type(operation).__name__.lower()
         if kind == "baseoperation":
-            return VersionTx(version, transaction.uuid, {}, "unreadable")
+            kind = "other"  # one that Python has no class for, as the ReserveFragments of a compaction
         restore_of = operation.version if isinstance(operation, LanceOperation.Restore) else None
         return VersionTx(version, transaction.uuid, dict(transaction.transaction_properties or {}), kind, restore_of)
 

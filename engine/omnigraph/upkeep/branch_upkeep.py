@@ -333,6 +333,8 @@ def _gain_rewrites(report: TableReport, achieved: Achieved) -> None:
     report.rewrites += achieved.rewrites
     report.rows_rewritten += achieved.rows
     report.bytes_rewritten += achieved.bytes
+    report.fragments_removed += achieved.fragments_removed
+    report.fragments_added += achieved.fragments_added
     report.settings_stripped += achieved.stripped
 
 

@@ -317,5 +317,6 @@ def _report_rewrites(report: TableReport, achieved: Achieved) -> None:
             achieved.rows,
             achieved.bytes,
         )
+        report.fragments_removed, report.fragments_added = achieved.fragments_removed, achieved.fragments_added
     if achieved.lost and report.skipped is None:
         report.skipped = f"{count_text(achieved.lost, 'rewrite')} overtaken by a writer: plan again"

@@ -159,12 +159,22 @@ class DeletedFiles(Model):
 class TableCleanup(Model):
     """What was deleted of one line; ``error`` where something could not be."""
 
+    derived: ClassVar[tuple[str, ...]] = ("bytes_removed", "old_versions_removed")
+
     table_key: str
     location: str
     ref: str | None
     doomed: str
     deleted: DeletedFiles
     error: str | None = None
+
+    @property
+    def bytes_removed(self) -> Count:
+        return self.deleted.bytes
+
+    @property
+    def old_versions_removed(self) -> Count:
+        return self.deleted.versions
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,12 +248,26 @@ class CheckpointList(tuple[Checkpoint, ...]):
 
 @dataclass(frozen=True)
 class CleanupRun(Model):
-    """The plan of a cleanup, and what a confirmed one did."""
+    """The plan of a cleanup, and what a confirmed one did. ``tables``: what it deleted of each; none without confirmation."""
+
+    derived: ClassVar[tuple[str, ...]] = ("keep_versions", "older_than_secs", "tables")
 
     uri: str
     confirmed: bool
     plan: CleanupPlan
     report: CleanupReport | None
+
+    @property
+    def keep_versions(self) -> Count:
+        return self.plan.policy.keep
+
+    @property
+    def older_than_secs(self) -> Count:
+        return self.plan.policy.older_than_s
+
+    @property
+    def tables(self) -> tuple[TableCleanup, ...]:
+        return () if self.report is None else self.report.tables
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,8 @@ class PendingIndex(Model):
 @dataclass
 class TableReport(Model):
     """One table of one branch. ``skipped``: why it was left as it is, if it was; ``conflicts``: how often a rewrite lost to a
-    writer; ``settled_bytes``: what was copied from the folders of other lines into its own."""
+    writer; ``settled_bytes``: what was copied from the folders of other lines into its own; ``fragments_removed`` and
+    ``fragments_added``: by rewrites."""
 
     derived: ClassVar[tuple[str, ...]] = ("committed",)
 
@@ -64,6 +65,8 @@ class TableReport(Model):
     skipped: str | None = None
     branch: str = "main"
     settled_bytes: Count = 0
+    fragments_removed: Count = 0
+    fragments_added: Count = 0
 
     @property
     def committed(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -195,3 +196,35 @@ def test_doctor_writes_nothing_if_told_so(run: Run, folder: Path, s3_root: str) 
     from omnigraph.store import open_store
 
     assert open_store(s3_root).list("") == []
+
+
+def test_a_key_of_several_properties_is_given_as_the_text_of_its_id(run: Run, folder: Path) -> None:
+    with og.init(str(folder / "seats.omni"), "node Seat { room: String row: I32 @key(room, row) }") as graph:
+        graph.load([{"type": "Seat", "data": {"room": "x", "row": 1}}], mode="append")
+    assert run("get", "seats.omni", "Seat", '["x","1"]', "--json").result["row"]["row"] == 1
+    assert [one["kind"] for one in run("history", "seats.omni", "Seat", '["x","1"]', "--json").result["changes"]] == [
+        "insert"
+    ]
+
+
+def test_the_version_and_a_snapshot_name_the_internal_schema(run: Run, folder: Path) -> None:
+    assert f"internal-schema {og.STORAGE_VERSION}\n" in run("version").out
+    shown = run("snapshot", "social.omni").out
+    assert re.search(rf"^internal_schema_version +{og.STORAGE_VERSION}$", shown, re.MULTILINE)
+
+
+def test_upkeep_says_what_it_removed_of_each_table(run: Run, folder: Path) -> None:
+    for name in ("u", "v", "w"):
+        with og.open("social.omni") as graph:
+            graph.load([{"type": "Person", "data": {"name": name}}], mode="append")
+    optimized = run("optimize", "social.omni", "--json").result
+    person = next(table for table in optimized["tables"] if table["table_key"] == "node:Person")
+    assert person["fragments_removed"] - person["fragments_added"] == person["fragments_before"] - person["fragments"]
+    assert person["fragments_removed"] >= 3 and person["fragments_added"] == 1
+    policy = ["cleanup", "social.omni", "--keep", "1", "--older-than", "0s", "--min-age", "0s", "--json"]
+    planned = run(*policy).result
+    assert (planned["keep_versions"], planned["older_than_secs"], planned["tables"]) == (1, 0, [])
+    done = {table["table_key"]: table for table in run(*policy, "--confirm").result["tables"]}
+    person = done["node:Person"]
+    assert person["old_versions_removed"] == person["deleted"]["versions"] > 0
+    assert person["bytes_removed"] == person["deleted"]["bytes"] > 0 and person["error"] is None

@@ -255,3 +255,15 @@ def test_versions_that_cannot_have_changed_the_row_are_not_opened(
     assert len(graph.history("Person", "ann")) == 2
     # The newest version, the one before the last change, in which the row says when it was written, and the one before that.
     assert len(looked) == 3
+
+
+@pytest.mark.parametrize("key", [("x", 1), ["x", 1], '["x","1"]'], ids=["tuple", "list", "text"])
+def test_a_key_of_several_properties_is_taken_in_every_form(local_root: str, key: Any) -> None:
+    with og.init(local_root, "node Seat { room: String row: I32 note: String? @key(room, row) }") as graph:
+        graph.load([{"type": "Seat", "data": {"room": "x", "row": 1, "note": "here"}}], mode="append")
+        found = graph.snapshot().get("Seat", key)
+        assert found is not None and found["note"] == "here"
+        assert [one.kind for one in graph.history("Seat", key)] == ["insert"]
+        for wrong in (("x",), ["x", 1, 2], ("x", "1"), {"room": "x", "row": 1}):
+            with pytest.raises(og.errors.InvalidInput):
+                graph.snapshot().get("Seat", wrong)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
+import lance
 import pytest
 
 import omnigraph as og
@@ -259,6 +261,22 @@ def test_an_intent_that_does_not_read_blocks_repair_until_it_is_moved_aside(grap
         assert again.verify(deep=True).clean
 
 
+@pytest.mark.parametrize("indexed", [False, True])
+def test_repair_heals_a_compaction_that_another_program_made(graph: Graph, indexed: bool) -> None:
+    if indexed:
+        for number in range(3):
+            graph.load(people(f"after{number}"), mode="append")
+            graph.optimize(types=["Person"], target_rows=1)  # covered by the indexes, and left in its own fragment
+    before = names(graph)
+    dataset = lance.dataset(str(Path(graph.uri, pin_of(graph, "node:Person").location)))
+    dataset.optimize.compact_files()  # a ReserveFragments and a Rewrite, which carry no properties
+    report = graph.repair(confirm=True)
+    assert [(table.action, table.classification) for table in report.tables] == [("healed", "garbage")]
+    assert [above.kind for above in report.tables[0].versions][-1] == "rewrite"
+    assert names(graph) == before and graph.verify(deep=True).clean
+    assert graph.repair().tables == ()
+
+
 def test_what_stands_above_a_pin_is_judged_by_every_version_of_it() -> None:
     def above(kind: str, pending: bool) -> VersionAbove:
         return VersionAbove(2, kind, None, pending)
@@ -276,3 +294,23 @@ def test_a_restore_that_nobody_published_does_not_keep_writers_out(graph: Graph)
     graph.load(people("undeterred"), mode="append", deadline_s=20)
     assert "undeterred" in names(graph)
     assert graph.verify(deep=True).clean
+
+
+# --- a file where a folder belongs --------------------------------------------------------------------------------------
+
+
+def test_a_file_in_the_place_of_the_intents_is_loud(local_root: str) -> None:
+    make(local_root).close()
+    place = Path(local_root, "__recovery")
+    if place.exists():
+        place.rmdir()
+    place.write_text("not a folder")
+    with pytest.raises(errors.StoreRefused, match="a file is where a folder should be") as caught:
+        og.open(local_root)
+    assert "__recovery" in caught.value.message and "move it away" in str(caught.value.hint)
+    with og.open(local_root, read_only=True) as graph:
+        assert graph.snapshot().count("Person") == 3
+        for ask in (graph.intents, graph.status, lambda: graph.plan_cleanup(keep=1)):
+            with pytest.raises(errors.OmnigraphError, match="a file is where a folder should be"):
+                ask()
+    assert place.read_text() == "not a folder"

@@ -18,7 +18,8 @@ def run(call: Call, branch: Branch = "main", at: At = None) -> Answer:
 
 
 def _show(screen: Screen, result: dict[str, Any]) -> None:
-    screen.pairs([(name, result[name]) for name in ("uri", "branch", "commit_id", "manifest_version")])
+    names = ("uri", "branch", "commit_id", "manifest_version", "internal_schema_version")
+    screen.pairs([(name, result[name]) for name in names])
     screen.line()
     columns = ("table_key", "table_version", "table_branch", "row_count")
     screen.table(
