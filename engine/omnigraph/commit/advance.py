@@ -23,6 +23,7 @@ from omnigraph.manifest.rows import Head
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held, Merged, SwapLost, SwapUnknown, Written
 from omnigraph.store.durability import SyncFailed
+from omnigraph.table.errors import is_full
 
 T = TypeVar("T")
 
@@ -170,8 +171,12 @@ def advance(
             return GaveUp(held, error, may_stand)
         except SwapUnknown as error:
             failure, may_stand = StoreUnavailable(str(error)), True
+            if is_full(error):
+                return GaveUp(held, failure, may_stand)
         except StoreUnavailable as error:
             failure = error
+            if is_full(error):  # room does not come back within our pauses
+                return GaveUp(held, failure, may_stand)
         except OmnigraphError as error:
             # What was begun is ended, and a swap whose outcome is open is never left as if it had failed.
             if not (terms.resolute or may_stand):

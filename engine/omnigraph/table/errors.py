@@ -99,6 +99,7 @@ _UNAVAILABLE = (
     "Disk quota exceeded (os error 122)",
     "Too many open files (os error 24)",
 )
+_FULL = ("No space left on device", "Disk quota exceeded", "the disk is full", "the disk quota is used up")
 _MISSING_VERSION = re.compile(
     r"Dataset at path .* was not found|Not found: \S*/_versions|Not found: \S*\.manifest|Ref not found|Ref \S* not found"
 )
@@ -167,6 +168,23 @@ def _by_text(text: str) -> Fate:
     if _has(text, _INVALID):
         return Fate.INVALID
     return Fate.UNKNOWN
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a disk without room is behind this error. Trying again at once cannot help, unlike with a store that is busy."""
+    behind: BaseException | None = error
+    while behind is not None:
+        if _has(str(behind), _FULL) or (isinstance(behind, OSError) and behind.errno in (errno.ENOSPC, errno.EDQUOT)):
+            return True
+        behind = behind.__cause__
+    return False
+
+
+def no_room(what: str, error: BaseException) -> StoreUnavailable:
+    """The error for a step that a full disk has stopped."""
+    return StoreUnavailable(
+        f"{what}: the disk is full: {brief(error)}", hint="free space on the disk, then run `omnigraph recover`"
+    )
 
 
 def _has(text: str, fragments: tuple[str, ...]) -> bool:

@@ -14,7 +14,7 @@ from omnigraph.commit.intent import Intent
 from omnigraph.commit.lines import owned_keys, read_lines, unresolved
 from omnigraph.commit.recovery.drift import Drift, TableDrift, VersionAbove, heal
 from omnigraph.commit.recovery.evidence import owner_gone
-from omnigraph.commit.recovery.recover import Recovered, recover_one
+from omnigraph.commit.recovery.recover import Recovered, recover_or_leave
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
 from omnigraph.wire.recovery import DriftingTable, RecoveredWrite, RecoveryReport, UnpublishedVersion
@@ -38,6 +38,7 @@ def recover(
     recovered: list[Recovered] = []
     watched: dict[str, str] = {}
     left: list[str] = []
+    stopped: list[Recovered] = []
     read = [(op, engine.intents.read(op, meter)) for op, _stamp in engine.pending(meter)]
     intents = {op: intent for op, intent in read if intent is not None}
     lines = read_lines(engine, meter)
@@ -48,12 +49,16 @@ def recover(
     for op, intent in intents.items():
         if op in strange or intent.branch.identity in away:
             continue
-        done = recover_one(engine, intent, gone=owner_gone(engine, intent), meter=meter)
+        done = recover_or_leave(engine, intent, gone=owner_gone(engine, intent), meter=meter)
         if done.ended:
             recovered.append(done)
+        elif done.no_room:
+            stopped.append(done)
         else:
             watched[op] = intent.stamp
-    ended, alive = _watch(engine, watched, grace_s, meter)
+    ended, alive, without_room = _watch(engine, watched, grace_s, meter)
+    stopped += without_room
+    left += [one.op for one in stopped]
     recovered += ended
     left += alive
     left += [one.op for one in recovered if one.file_left]
@@ -67,16 +72,22 @@ def recover(
         tuple(sorted(left)),
         tuple(_drifting(one) for one in drift.values() if one.state is Drift.HEALED),
         tuple(_drifting(one) for one in drift.values() if one.state is not Drift.HEALED),
-        tuple(trouble.message for trouble in (*strange.values(), *lines.troubles)),
+        (
+            *(trouble.message for trouble in (*strange.values(), *lines.troubles)),
+            *(one.reason or "" for one in stopped),
+        ),
         exclusive.clear_dead(engine, meter),
     )
 
 
-def _watch(engine: Engine, watched: dict[str, str], grace_s: float, meter: Meter) -> tuple[list[Recovered], list[str]]:
+def _watch(
+    engine: Engine, watched: dict[str, str], grace_s: float, meter: Meter
+) -> tuple[list[Recovered], list[str], list[Recovered]]:
     """Watch these intents, by the stamps that they had, until each has changed, has ended or is beyond the grace. Return what
-    was ended here, and the operations that are left to their owners."""
+    was ended here, the operations that are left to their owners, and what a full disk has stopped."""
     recovered: list[Recovered] = []
     left: list[str] = []
+    stopped: list[Recovered] = []
     started = engine.clock.monotonic()
     while watched:
         over = engine.clock.monotonic() - started >= grace_s
@@ -89,16 +100,19 @@ def _watch(engine: Engine, watched: dict[str, str], grace_s: float, meter: Meter
                 del watched[op]
                 left.append(op)
             else:
-                done = recover_one(engine, now, gone=over or owner_gone(engine, now), meter=meter)
+                done = recover_or_leave(engine, now, gone=over or owner_gone(engine, now), meter=meter)
                 if done.ended:
                     recovered.append(done)
+                    del watched[op]
+                elif done.no_room:
+                    stopped.append(done)
                     del watched[op]
                 elif over:
                     del watched[op]
                     left.append(op)
         if watched:
             engine.clock.sleep(max(0.01, grace_s / _POLLS))
-    return recovered, left
+    return recovered, left, stopped
 
 
 def _recovered(one: Recovered) -> RecoveredWrite:

@@ -96,7 +96,8 @@ class DriftingTable(Model):
 class RecoveryReport(Model):
     """``recovered``: intents that were ended, and how. ``left``: intents that are still there, because their owners may be
     alive or their files could not be deleted. ``healed``: tables with garbage above their pin, put back.
-    ``unresolved``: why intents that are left cannot be ended: of no branch that is there, or a line cannot be read.
+    ``unresolved``: why intents that are left cannot be ended: of no branch that is there, a line cannot be read, or
+    the disk is full.
     ``owner_cleared``: an exclusive owner whose process was gone."""
 
     derived: ClassVar[tuple[str, ...]] = ("clean",)

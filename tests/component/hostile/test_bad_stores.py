@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import omnigraph as og
+from omnigraph.core.clock import SystemClock
 from omnigraph.testing.faults import CATALOGUE, FaultProxy, Match, Rule
 
 SCHEMA = "node Person { name: String @key  note: String? }\nedge Knows: Person -> Person {}\n"
@@ -59,6 +62,51 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(mount: Mount) -> None:
         assert graph.snapshot().count("Person") in (landed, landed + 1)
         assert found in (landed, landed + 1)
         graph.load([person("after")], mode="append")
+        assert graph.verify(deep=True).ok
+
+
+DIES = """
+import sys
+import omnigraph as og
+with og.open(sys.argv[1]) as graph:
+    ann, bob = ({"type": "Person", "data": {"name": name}} for name in ("ann", "bob"))
+    graph.load([ann, bob, {"edge": "Knows", "from": "ann", "to": "bob"}], mode="append")
+"""
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long this process has slept between attempts; the sleep itself is left out."""
+    slept: list[float] = []
+    monkeypatch.setattr(SystemClock, "sleep", lambda _self, seconds: slept.append(seconds))
+    return slept
+
+
+@pytest.mark.timeout(50)
+@pytest.mark.parametrize("place", ["apply.before_commit:2", "publish.before_swap"])
+def test_on_a_full_disk_nothing_waits_for_room(mount: Mount, pauses: list[float], place: str) -> None:
+    root = mount("size=4m")
+    path = root / "graph"
+    og.init(path, SCHEMA).close()
+    env = {**os.environ, "OMNIGRAPH_FAILPOINTS": f"{place}=kill", "PYTHONPATH": os.pathsep.join(sys.path)}
+    died = subprocess.run([sys.executable, "-c", DIES, str(path)], env=env, capture_output=True, timeout=40)
+    assert died.returncode < 0, died.stderr
+    with contextlib.suppress(OSError), (root / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(4096))
+    with og.open(path) as graph:
+        [pending] = graph.intents()
+        report = graph.recover(grace_s=0)
+        assert report.left == (pending.operation_id,)
+        [why] = report.unresolved
+        assert pending.operation_id in why and ("full" in why or "No space left" in why)
+        with pytest.raises(og.errors.OmnigraphError):
+            graph.load([person("eve")], mode="append", deadline_s=1)
+        assert graph.snapshot().count("Person") == 0
+        assert sum(pauses) < 1
+        (root / "filler").unlink()
+        assert graph.recover(grace_s=0).clean
+        graph.load([person("eve")], mode="append")
         assert graph.verify(deep=True).ok
 
 

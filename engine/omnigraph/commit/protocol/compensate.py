@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.commit.advance import Answer, Answered, LookAgain, Spots, Swap, Swapped, Terms, advance
+from omnigraph.commit.advance import Answer, Answered, GaveUp, LookAgain, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import Above, End, Undo, moved_writes, undo_table
 from omnigraph.commit.effects import Chain, GivenUp
@@ -20,13 +20,14 @@ from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.properties import ABORT, OP, PLAN, of_restore
 from omnigraph.commit.protocol.publish import ended
 from omnigraph.core import failpoints
-from omnigraph.core.errors import Corruption, OutcomeUnknown
+from omnigraph.core.errors import Corruption, OmnigraphError, OutcomeUnknown
 from omnigraph.core.ids import new_uuid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow, CommitRow, Pin
 from omnigraph.manifest.state import Change, State
 from omnigraph.manifest.swap import Held
 from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, same_files
+from omnigraph.table.errors import is_full, no_room
 
 ROUNDS_MAX = 2000  # each round waits, restores or swaps; the deadline ends it long before
 
@@ -89,7 +90,7 @@ def end_by_abort(
         return outcome.value
     if isinstance(outcome, Swapped):
         return Aborted(outcome.held, True, {key: one.pin for key, one in undoing.restored.items()})
-    raise _unknown(plan)
+    raise _unknown(plan, outcome.error if isinstance(outcome, GaveUp) else None) from None
 
 
 @dataclass
@@ -184,7 +185,9 @@ class _Undoing:
         transaction = engine.tables.restore_transaction(handle, uuid=new_uuid(), properties=properties)
         try:
             landed = engine.tables.commit(ref, handle, transaction, self.meter)
-        except (NotLanded, CommitUnknown):
+        except (NotLanded, CommitUnknown) as error:
+            if is_full(error):
+                raise no_room(f"table {key} could not be put back", error) from error
             # Either way the next look finds what stands there. The same Restore is never sent again.
             engine.clock.sleep(engine.timing.jitter_s(2))
             return True
@@ -211,9 +214,12 @@ def abort_change(plan: PublishPlan, state: State, pins: Mapping[str, Pin], actor
     return Change(pins=dict(pins), history=rows)
 
 
-def _unknown(plan: PublishPlan) -> OutcomeUnknown:
+def _unknown(plan: PublishPlan, error: OmnigraphError | None) -> OutcomeUnknown:
+    full = error is not None and is_full(error)
     return OutcomeUnknown(
-        f"the deadline passed before write {plan.head} had an outcome",
+        f"write {plan.head} could not be ended: {error}"
+        if full
+        else f"the deadline passed before write {plan.head} had an outcome",
         hint=f"ask with `omnigraph commit outcome {plan.head}`; its intent {plan.op} is kept and will be recovered",
         commit_id=plan.head,
         operation_id=plan.op,

@@ -26,6 +26,7 @@ from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held
 from omnigraph.table.dataset import TORN, CommitUnknown, NotLanded, TableRef, VersionTx, same_files
+from omnigraph.table.errors import is_full, no_room
 
 ROUNDS_MAX = 12  # each ends with a swap, or finds that another writer has moved the manifest
 VERSIONS_READ_MAX = 200  # above one pin; each is read once, and what is behind them changes nothing
@@ -262,7 +263,9 @@ def _restore_pin(engine: Engine, pin: Pin, drift: TableDrift, op: str, meter: Me
     transaction = engine.tables.restore_transaction(handle, uuid=new_uuid(), properties={OP: op})
     try:
         landed = engine.tables.commit(ref, handle, transaction, meter)
-    except (NotLanded, CommitUnknown):
+    except (NotLanded, CommitUnknown) as error:
+        if is_full(error):
+            raise no_room(f"table {pin.key} could not be put back", error) from error
         return None
     engine.tables.check_restored(handle, landed)
     failpoints.hit("heal.after_restore", table_key=pin.key)

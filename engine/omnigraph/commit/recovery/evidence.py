@@ -193,3 +193,25 @@ def _places(engine: Engine, chain: Chain, handle: Any, head: int, meter: Meter, 
         if version in planned and (note is None or note.uuid != planned[version]):
             exact = False
     return exact, stands
+
+
+def contradiction(intent: Intent, found: Found) -> Corruption:
+    """What is wrong where durable state contradicts the intent."""
+    bad = next(
+        (t for t in found.evidence.tables.values() if t.pin is not None and (t.head or 0) < t.pin),
+        None,
+    )
+    if bad is None:
+        return Corruption(
+            f"the requests of intent {intent.op} have ended in different ways; it is kept",
+            hint="keep the files and run `omnigraph verify --deep`",
+            operation_id=intent.op,
+        )
+    return Corruption(
+        f"table {bad.key} is published at version {bad.pin} but its newest version is {bad.head}; "
+        f"intent {intent.op} is kept",
+        operation_id=intent.op,
+        table_key=bad.key,
+        expected=bad.pin,
+        actual=bad.head,
+    )

@@ -6,6 +6,7 @@ code its owner would have used; rolling back is an abort made by another process
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,15 +25,18 @@ from omnigraph.commit.protocol.publish import Published, publish, publish_change
 from omnigraph.commit.protocol.publish import Recovered as RecoveredBy
 from omnigraph.commit.queue.timing import FrontWatch
 from omnigraph.commit.recovery import audit
-from omnigraph.commit.recovery.evidence import Found, collect_evidence, owner_gone
+from omnigraph.commit.recovery.evidence import Found, collect_evidence, contradiction, owner_gone
 from omnigraph.commit.recovery.torn import clear_table
 from omnigraph.core import failpoints, operation, progress
-from omnigraph.core.errors import Corruption, OutcomeUnknown
+from omnigraph.core.errors import OmnigraphError, OutcomeUnknown
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow
 from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held
 from omnigraph.table.dataset import TableRef
+from omnigraph.table.errors import is_full, no_room
+
+_log = logging.getLogger("omnigraph.recovery")
 
 UNDO_DEADLINE_S = 60.0
 WITHDRAW_ATTEMPTS_MAX = 12
@@ -50,6 +54,7 @@ class Recovered:
     tables: Mapping[str, Mapping[str, int]]
     file_left: bool = False  # it has ended, but its file could not be deleted
     reason: str | None = None  # why it was left
+    no_room: bool = False  # it was left because the disk is full
 
     @property
     def ended(self) -> bool:
@@ -84,7 +89,7 @@ def recover_all(
             intent = engine.intents.read(op, meter)
             if intent is not None:
                 gone = owner_gone(engine, intent) or (beyond_grace and not _ours_and_live(engine, intent))
-                done.append(recover_one(engine, intent, gone=gone, meter=meter))
+                done.append(recover_or_leave(engine, intent, gone=gone, meter=meter))
             progress.advance(1)
     if not all(one.ended for one in done):
         engine.timing.note_contention()  # others write here: a new writer queues like them
@@ -93,6 +98,18 @@ def recover_all(
 
 def _ours_and_live(engine: Engine, intent: Intent) -> bool:
     return intent.owner == engine.owner and not owner_gone(engine, intent)
+
+
+def recover_or_leave(engine: Engine, intent: Intent, *, gone: bool, meter: Meter) -> Recovered:
+    """End this intent, or leave it where the disk has no room for that: recovery never waits for room."""
+    try:
+        return recover_one(engine, intent, gone=gone, meter=meter)
+    except OmnigraphError as error:
+        if not is_full(error):
+            raise
+        left = replace(_report(intent, Decision.LEAVE), reason=f"intent {intent.op} is kept: {error}", no_room=True)
+        _log.warning("%s", left.reason)
+        return left
 
 
 def recover_one(
@@ -108,7 +125,7 @@ def recover_one(
     if decision is Decision.LEAVE:
         return replace(_report(intent, decision), reason=_why_left(intent))
     if decision is Decision.STOP:
-        raise _contradiction(intent, found)
+        raise contradiction(intent, found)
     if decision is Decision.DELETE_TICKET:
         return _end(engine, intent, decision, meter)
     if decision is Decision.DISCARD:
@@ -150,6 +167,9 @@ def _roll_forward(engine: Engine, plan: PublishPlan, found: Found, meter: Meter)
     by = RecoveredBy(audit.RECOVERY_ACTOR, engine.clock.now_us())
     failpoints.hit("recover.before_publish", op=plan.op)
     result = publish(engine, plan, publish_change(plan, pins, counts, by), held=held, meter=meter)
+    if not isinstance(result, Published) and result.error is not None and is_full(result.error):
+        # It is complete, so it is published once there is room, and not undone.
+        raise no_room(f"write {plan.head} could not be published", result.error) from result.error
     return isinstance(result, Published)
 
 
@@ -316,27 +336,6 @@ def _report(intent: Intent, decision: Decision, tables: Mapping[str, Mapping[str
         intent.branch.name,
         plan.actor if plan is not None else None,
         tables or {},
-    )
-
-
-def _contradiction(intent: Intent, found: Found) -> Corruption:
-    bad = next(
-        (t for t in found.evidence.tables.values() if t.pin is not None and (t.head or 0) < t.pin),
-        None,
-    )
-    if bad is None:
-        return Corruption(
-            f"the requests of intent {intent.op} have ended in different ways; it is kept",
-            hint="keep the files and run `omnigraph verify --deep`",
-            operation_id=intent.op,
-        )
-    return Corruption(
-        f"table {bad.key} is published at version {bad.pin} but its newest version is {bad.head}; "
-        f"intent {intent.op} is kept",
-        operation_id=intent.op,
-        table_key=bad.key,
-        expected=bad.pin,
-        actual=bad.head,
     )
 
 
