@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, StoreRefused
 from omnigraph.store import layout
-from omnigraph.table import checksums, new_file_checks
+from omnigraph.table import checksums
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.errors import brief
 from omnigraph.table.torn import torn_version
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from omnigraph.store import Store
 
 LATER_VERSION: Final = 2  # of a table: version 1 is what `init` makes, also where it came to nothing
-_PASSED_ON: Final = frozenset({"refused", "unavailable"})
 
 
 def repair_hint(uri: str) -> str:
@@ -69,24 +68,6 @@ def _bad_version(store: Store, ref: TableRef, version: int) -> Corruption | None
         object="__manifest",
         version=version,
         file=path,
-    )
-
-
-def named(store: Store, handle: Any, error: OmnigraphError) -> OmnigraphError:
-    """The error of reading a version of a line, or ``Corruption`` with the file where one is not whole or does not read."""
-    if "file" in error.facts or error.facts.get("fate") in _PASSED_ON:
-        return error
-    found = next(iter(new_file_checks.damaged(handle).values()), None)
-    if found is None:
-        return error
-    path, _, problem = found.partition(": ")
-    return Corruption(
-        f"a file of __manifest is damaged: {problem}: version={handle.version} file={path}",
-        hint=repair_hint(store.uri),
-        object="__manifest",
-        version=handle.version,
-        file=path,
-        whole=False,
     )
 
 

@@ -141,10 +141,7 @@ class Manifest:
         return Held(state, handle)
 
     def _state_rows(self, handle: Any, count: int, meter: Meter | None) -> list[list[r.RawRow]]:
-        try:
-            return self._known.state(handle, fragments.archives(count), meter)
-        except OmnigraphError as error:
-            raise damage.named(self._tables.store, handle, error) from error
+        return self._known.state(handle, fragments.archives(count), meter)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,13 @@ or does not decode is not the caller's mistake. Decides on what was raised; asks
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, StoreRefused
 from omnigraph.table.errors import Fate
@@ -49,3 +54,54 @@ def damaged(error: OmnigraphError, table_key: str, version: int, find_file: Call
         file=file,
         detail=error.message,
     )
+
+
+_EPOCH = dt.date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = (dt.date.min - _EPOCH).days, (dt.date.max - _EPOCH).days
+_DAY_US = 86_400_000_000
+
+
+def check_calendar(rows: pa.RecordBatch | pa.Table) -> None:
+    """Raise ``Corruption`` for a date outside the years 0001 to 9999. No write takes one, and Python has no value for it."""
+    columns: list[Any] = list(rows.columns)
+    for name, column in zip(rows.schema.names, columns, strict=True):
+        for part in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+            if any(_outside(values) for values in _dates(part)):
+                raise Corruption(
+                    f"column {name} holds a date outside the calendar", fate=Fate.MISSING_FILE.value, outside=name
+                )
+
+
+def is_outside(error: OmnigraphError) -> bool:
+    """Whether the error is one of ``check_calendar``, which does not know the file."""
+    return "outside" in error.facts
+
+
+def _dates(array: Any) -> Iterator[pa.Array[Any]]:
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        yield from _dates(array.flatten())
+    elif pa.types.is_date32(array.type) or pa.types.is_timestamp(array.type):
+        yield array
+
+
+def _outside(array: pa.Array[Any]) -> bool:
+    days = pa.types.is_date32(array.type)
+    found = pc.min_max(array.view(pa.int32() if days else pa.int64()))
+    low, high = found["min"].as_py(), found["max"].as_py()
+    if low is None:
+        return False
+    if days:
+        return bool(low < _FIRST_DAY or high > _LAST_DAY)
+    return bool(low < _FIRST_DAY * _DAY_US or high >= (_LAST_DAY + 1) * _DAY_US)
+
+
+def file_with_wrong_dates(handle: Any) -> str | None:
+    """The first data file of a version that holds a date outside the calendar."""
+    names = [field.name for field in handle.schema if any(True for _ in _dates(pa.array([], field.type)))]
+    for fragment in handle.get_fragments() if names else ():
+        try:
+            for batch in handle.scanner(columns=names, fragments=[fragment]).to_batches():
+                check_calendar(batch)
+        except Corruption:
+            return f"data/{fragment.metadata.files[0].path}"
+    return None

@@ -18,12 +18,13 @@ from collections.abc import Iterator
 
 from omnigraph.core.errors import InvalidInput, OmnigraphError
 from omnigraph.read.at import reclaimed_since
-from omnigraph.read.failures import damaged, is_damage
+from omnigraph.read.failures import check_calendar, damaged, file_with_wrong_dates, is_damage, is_outside
 from omnigraph.read.lifts import NO_FILLS, Fills, read_dropped, read_fills
 from omnigraph.read.states import Versioned, View
 from omnigraph.schema.catalog import PropType, TableType
 from omnigraph.schema.diff import type_pairs
 from omnigraph.schema.fill import widens
+from omnigraph.table.dataset import TableRef
 from omnigraph.table.delta import Column, Delta, Looked, columns_of, delta
 
 
@@ -92,7 +93,11 @@ def row_changes(
     if old is None or new is None:
         return
     sides = before.side(), after.side()
-    yield from delta(*sides, columns_between(old, new, fills), meter=after.view.meter, looked=looked)
+    for part in delta(*sides, columns_between(old, new, fills), meter=after.view.meter, looked=looked):
+        for rows in (part.before, part.after):
+            if rows is not None:
+                check_calendar(rows)
+        yield part
 
 
 @contextlib.contextmanager
@@ -109,5 +114,12 @@ def explained(*tables: Versioned) -> Iterator[None]:
             if gone is not None:
                 raise gone from error
         known = error.facts.get("file")
-        pin = next(one.pin for one in reversed(tables) if one.pin is not None)
+        pins = [(one.pin, one.view) for one in reversed(tables) if one.pin is not None]
+        pin = pins[0][0]
+        for one_pin, view in pins if is_outside(error) else ():
+            ref = TableRef(one_pin.location, one_pin.ref)
+            found = file_with_wrong_dates(view.engine.tables.open(ref, one_pin.version, view.meter))
+            if found is not None:
+                pin, known = one_pin, found
+                break
         raise damaged(error, pin.key, pin.version, lambda: known) from error

@@ -22,7 +22,7 @@ from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import CommitRow, Pin, TableChange
 from omnigraph.manifest.swap import Held
-from omnigraph.read.failures import damaged, is_damage
+from omnigraph.read.failures import check_calendar, damaged, file_with_wrong_dates, is_damage, is_outside
 from omnigraph.read.snapshot import snapshot_of_branch
 from omnigraph.read.tables import whole_number
 from omnigraph.schema.arrow import PROP_ID
@@ -198,14 +198,17 @@ class _Walk:
                 raise
             if step is not None and step.manifest_version <= self._boundary(step.held):
                 raise _Reclaimed from error
-            raise damaged(error, self.pin.key, version, lambda: None) from error
+            file = _file(table, error)
+            raise damaged(error, self.pin.key, version, lambda: file) from error
 
     def _look(self, table: PinnedTable, ref: str | None) -> RowFoundAt:
         addresses = table.locate(pa.array([self.row_id], pa.utf8())).column("_rowaddr")
         if not len(addresses):
             return ABSENT
         names = table.handle.schema.names
-        found = table.take(addresses.combine_chunks(), [*names, STAMP]).to_pylist()[0]
+        rows = table.take(addresses.combine_chunks(), [*names, STAMP])
+        check_calendar(rows)
+        found = rows.to_pylist()[0]
         written = found.pop(STAMP)
         ids = {one.name: (one.metadata or {}).get(PROP_ID, one.name.encode()).decode() for one in table.handle.schema}
         return RowFoundAt(found, ids, ref, written)
@@ -213,6 +216,10 @@ class _Walk:
     def _boundary(self, held: Held) -> int:
         state = held.state
         return self.engine.boundary.value(state.identity, repeated=state.head.boundary, meter=self.meter)
+
+
+def _file(table: PinnedTable, error: OmnigraphError) -> str | None:
+    return error.facts.get("file") or (file_with_wrong_dates(table.handle) if is_outside(error) else None)
 
 
 def _differ(before: RowFoundAt, after: RowFoundAt, step: TableStep) -> bool:

@@ -20,7 +20,7 @@ from omnigraph.core import meter as m
 from omnigraph.core import operation
 from omnigraph.core.errors import DataInvalid, InvalidInput, OmnigraphError
 from omnigraph.manifest.rows import Pin
-from omnigraph.read.failures import damaged, is_damage
+from omnigraph.read.failures import check_calendar, damaged, is_damage
 from omnigraph.read.rows import Rows
 from omnigraph.schema import NodeType, ScalarKind, TableType
 from omnigraph.schema.arrow import table_schema
@@ -161,11 +161,13 @@ class TableReader:
                     for part in parts:
                         for batch in handle.scanner(columns=names, filter=filter, **{**options, **part}).to_batches():
                             if batch.num_rows:
+                                check_calendar(batch)
                                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
                     return
                 left, where = limit, cast(pc.Expression, filter)
                 wanted = [*names, *(name for name in needs if name not in names)]
                 for batch in handle.scanner(columns=wanted, **options).to_batches():
+                    check_calendar(batch)
                     rows = pa.table(batch.columns, schema=self.select(wanted)).filter(where).select(names)
                     for one in rows.slice(0, left).to_batches():
                         yield one
@@ -211,6 +213,7 @@ class TableReader:
                 return None
             place = None if self._blobs else pinned.place(address[0].as_py())
             table = self._row_at(self._open(meter), address, place, meter)
+            check_calendar(table)
         row: dict[str, Any] = table.to_pylist()[0]
         return row
 
@@ -364,8 +367,8 @@ class TableReader:
             scanner = handle.scanner(columns=list(names), fragments=[fragment], blob_handling="all_binary")
             try:
                 with reading(handle, meter, m.DATA, "looking for the damaged file"):
-                    for _ in scanner.to_batches():
-                        pass
+                    for batch in scanner.to_batches():
+                        check_calendar(batch)
             except OmnigraphError:
                 return next((f"data/{part.path}" for part in fragment.metadata.files), None)
         return None

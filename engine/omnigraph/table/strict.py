@@ -6,16 +6,18 @@ lands at exactly base + 1 or not at all, costs two PUTs, and is harmless to repe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation, Transaction
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile, FragmentMetadata
 
-from omnigraph.core.errors import Corruption
+from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.table.dataset import COMMIT_TIMEOUT, DATA_STORAGE_VERSION, TableRef, Tables, translated
 from omnigraph.table.errors import Fate, classify, panics_raised
@@ -72,10 +74,27 @@ def fragment_rows(handle: LanceDataset) -> list[int]:
     return [fragment.metadata.physical_rows for fragment in handle.get_fragments()]
 
 
+def _chosen(handle: LanceDataset, indices: Sequence[int]) -> list[Any]:
+    fragments = handle.get_fragments()
+    return [fragments[index] for index in indices]
+
+
+@contextlib.contextmanager
+def _reading(handle: LanceDataset, fragments: Sequence[Any], meter: Meter | None) -> Iterator[None]:
+    """Around a read of these fragments: where it fails and one of their files is damaged, the error names it."""
+    try:
+        with translated("read __manifest"), metered(handle, meter, "manifest"):
+            yield
+    except OmnigraphError as error:
+        from omnigraph.table.manifest_damage import with_file  # it is needed where something is wrong only
+
+        raise with_file(handle, fragments, error) from error
+
+
 def read_fragments(handle: LanceDataset, first: int, end: int, meter: Meter | None = None) -> pa.Table:
     """The rows of neighbouring fragments, in order, fetched side by side."""
-    with translated("read __manifest"), metered(handle, meter, "manifest"):
-        fragments = handle.get_fragments()[first:end]
+    fragments = handle.get_fragments()[first:end]
+    with _reading(handle, fragments, meter):
         return handle.scanner(fragments=fragments, scan_in_order=True).to_table()
 
 
@@ -84,17 +103,15 @@ def matching(
 ) -> pa.Table:
     """The rows of these fragments with this value in a column. Lance reads the column, and of the others what matches."""
     wanted = to_filter(Compare(column, "==", pa.scalar(value, pa.string() if isinstance(value, str) else pa.uint64())))
-    with translated("read __manifest"), metered(handle, meter, "manifest"):
-        fragments = handle.get_fragments()
-        chosen = [fragments[index] for index in indices]
+    chosen = _chosen(handle, indices)
+    with _reading(handle, chosen, meter):
         return handle.scanner(fragments=chosen, filter=wanted, scan_in_order=True).to_table()
 
 
 def selected(handle: LanceDataset, indices: Sequence[int], condition: str, meter: Meter | None = None) -> pa.Table:
     """The rows of these fragments that a condition selects."""
-    with translated("read __manifest"), metered(handle, meter, "manifest"):
-        fragments = handle.get_fragments()
-        chosen = [fragments[index] for index in indices]
+    chosen = _chosen(handle, indices)
+    with _reading(handle, chosen, meter):
         return handle.scanner(fragments=chosen, filter=condition, scan_in_order=True).to_table()
 
 
@@ -102,9 +119,8 @@ def columns_of(
     handle: LanceDataset, indices: Sequence[int], columns: Sequence[str], meter: Meter | None = None
 ) -> pa.Table:
     """Some columns of these fragments, in their order, fetched side by side."""
-    with translated("read __manifest"), metered(handle, meter, "manifest"):
-        fragments = handle.get_fragments()
-        chosen = [fragments[index] for index in indices]
+    chosen = _chosen(handle, indices)
+    with _reading(handle, chosen, meter):
         scanner = handle.scanner(
             fragments=chosen,
             columns=list(columns),

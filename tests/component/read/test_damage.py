@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from lance.file import LanceFileReader, LanceFileWriter
 
 import omnigraph as og
 from omnigraph.commit.engine import Engine
-from omnigraph.core.errors import Corruption, StoreRefused, StoreUnavailable
+from omnigraph.core.errors import Corruption, Refused, StoreRefused, StoreUnavailable
 from omnigraph.read.snapshot import Snapshot, snapshot_of_branch
 from omnigraph.store import open_store
+from omnigraph.table import strict
 from omnigraph.testing.faults import FaultProxy, Match, Rule, fail
 from tests.component.read.material import cold, new_graph, people, put
 
@@ -164,3 +167,108 @@ def test_a_flipped_bit_in_a_deletion_file_is_no_fault_of_the_caller(local_root: 
                 graph.snapshot().to_arrow("Person")
             except Corruption as error:
                 assert error.file == f"_deletions/{path.name}"
+
+
+# --- dates outside the calendar -----------------------------------------------------------------------------------------
+
+PERSON_BOB = {"type": "Person", "data": {"name": "bob"}}
+OUTSIDE: dict[str, Any] = {
+    "born": pa.array([2**31 - 1, None], pa.int32()).cast(pa.date32()),
+    "seen": pa.array([2**62, None], pa.int64()).cast(pa.timestamp("us", "UTC")),
+    "days": pa.array([[1, -(2**31)], None], pa.list_(pa.int32())).cast(pa.list_(pa.date32())),
+}
+READERS: dict[str, Callable[[og.Graph, str], Any]] = {
+    "to_arrow": lambda graph, _: graph.snapshot().to_arrow("Person"),
+    "filtered": lambda graph, _: graph.snapshot().to_arrow("Person", filter=pc.field("name") == "ann"),
+    "pandas": lambda graph, _: graph.snapshot().to_pandas("Person"),
+    "export": lambda graph, _: graph.snapshot().export(),
+    "get": lambda graph, _: graph.snapshot().get("Person", "ann"),
+    "head": lambda graph, _: graph.snapshot().head("Person"),
+    "history": lambda graph, _: graph.history("Person", "ann"),
+    "changes": lambda graph, first: list(graph.changes(first)),
+    "diff": lambda graph, first: list(graph.diff(first)),
+}
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("column", OUTSIDE)
+@pytest.mark.parametrize("known", [True, False], ids=["by its bytes", "by its rows"])
+def test_a_date_outside_the_calendar_is_damage_of_its_file(
+    local_root: str, column: str, read: str, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not known:  # as on an object store, where no file has a checksum
+        monkeypatch.setattr("omnigraph.table.damage.damaged_file", lambda handle: None)
+    schema = "node Person { name: String @key  born: Date? seen: DateTime? days: [Date]? }"
+    with og.init(local_root, schema) as graph:
+        first = str(graph.snapshot().commit_id)
+        dates = {"born": "2020-01-01", "seen": "2020-01-01T00:00:00Z", "days": ["2020-01-01", "2020-01-02"]}
+        graph.load([{"type": "Person", "data": {"name": "ann", **dates}}, PERSON_BOB], mode="append")
+    (path,) = Path(local_root).glob("nodes/*/data/*")
+    rows = LanceFileReader(str(path)).read_all().to_table()
+    at, size = rows.schema.get_field_index(column), path.stat().st_size
+    rows = rows.set_column(at, rows.schema.field(at), OUTSIDE[column].cast(rows.schema.field(at).type))
+    path.unlink()
+    with LanceFileWriter(str(path), rows.schema, version="2.2") as writer:
+        writer.write_batch(rows)
+    assert path.stat().st_size == size  # else the damage is another one
+    with og.open(local_root) as graph, pytest.raises(Corruption) as caught:
+        READERS[read](graph, first)
+    error = caught.value
+    assert (error.table_key, error.version) == ("node:Person", 2)
+    assert error.file == f"data/{path.name}" and (known or "outside the calendar" in str(error.facts))
+
+
+def test_dates_at_the_ends_of_the_calendar_are_read(local_root: str) -> None:
+    ends = ("0001-01-01", "9999-12-31")
+    with og.init(local_root, "node Person { name: String @key  born: Date? seen: DateTime? }") as graph:
+        graph.load(
+            [{"type": "Person", "data": {"name": day, "born": day, "seen": f"{day}T23:59:59.999999Z"}} for day in ends],
+            mode="append",
+        )
+        assert [row["born"].isoformat() for row in graph.snapshot().head("Person")] == list(ends)
+
+
+# --- data files of the manifest -----------------------------------------------------------------------------------------
+
+MANIFEST_CALLS: dict[str, Callable[[og.Graph, str], Any]] = {
+    "commits": lambda graph, _: list(graph.commits()),
+    "outcome": lambda graph, first: graph.outcome(first),
+    "at": lambda graph, first: graph.snapshot(at=first),
+    "scan": lambda graph, _: graph.snapshot().to_arrow("Person"),
+    "cleanup": lambda graph, _: graph.plan_cleanup(1),
+}
+
+
+def test_a_damaged_data_file_of_the_manifest_is_named_whatever_reads_it(
+    local_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.manifest.state.TAIL_ROLL", 8)
+    monkeypatch.setattr("omnigraph.manifest.state.TAIL_KEEP", 4)
+    with og.init(local_root, "node Person { name: String @key }") as graph:
+        for number in range(20):
+            graph.load([{"type": "Person", "data": {"name": f"p{number}"}}], mode="append")
+        first = graph.commits()[-2].id
+        live = [file.rpartition("/")[2] for file in strict.fragment_files(graph._engine.latest("main").handle)]
+    rng, named = random.Random(4), 0
+    for file in live:
+        path = Path(local_root, "__manifest", "data", file)
+        whole = path.read_bytes()
+        for damage in (*DAMAGES, "flipped"):
+            if damage == "flipped":
+                bits = bytearray(whole)
+                bits[rng.randrange(len(bits))] ^= 1 << rng.randrange(8)
+                path.write_bytes(bits)
+            else:
+                DAMAGES[damage](path)
+            for call in MANIFEST_CALLS:
+                try:
+                    with og.open(local_root, read_only=True) as graph:
+                        MANIFEST_CALLS[call](graph, first)
+                except Refused as error:
+                    assert call == "cleanup" and file in error.message, (damage, error)
+                except Corruption as error:
+                    assert error.object == "__manifest" and error.version, (damage, call)
+                    assert str(error.facts["file"]).rpartition("/")[2] == file, (damage, call, error)
+                    named += 1
+            path.write_bytes(whole)
+    assert named > 30

@@ -260,3 +260,30 @@ def test_the_command_says_what_became_of_edges(graph: og.Graph, tmp_path: Path, 
     assert "2 rows of Recommends dropped" in out and "most often missing: x (2x), libc (1x), y (1x)" in out
     assert main([*given, "--on-missing-endpoint", "drop", "--on-missing-endpoint", "Depends=stub"]) == 2
     assert main([*given, *policy, "--bound", "endpoints"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ([{"type": "Person", "data": {"name": "a", "age": "x"}}], "Person.age expects I32?"),
+        ([{"type": "Person", "data": {"name": "a"}}] * 2, 'Person.id "a" is also the id of record'),
+    ],
+    ids=["value", "duplicate"],
+)
+def test_the_first_reason_shown_is_the_cause_and_not_what_follows_from_it(
+    local_root: str, bad: list[dict[str, Any]], said: str
+) -> None:
+    """The edges come first in the input; their node is left out, so they miss it."""
+    schema = "node Person { name: String @key  age: I32? } edge Knows: Person -> Person"
+    edges = [{"edge": "Knows", "from": "a", "to": "b"}, {"edge": "Knows", "from": "b", "to": "a"}]
+    with og.init(local_root, schema) as graph, pytest.raises(og.errors.DataInvalid) as caught:
+        graph.load(
+            [*edges, {"type": "Person", "data": {"name": "b"}}, *bad],
+            mode="append",
+            on_bad_row="quarantine",
+            on_missing_endpoint="quarantine",
+            bad_rows_max=0,
+        )
+    codes = [one["code"] for one in caught.value.facts["violations"]]
+    assert "the first: record 4" in caught.value.message and said in caught.value.message
+    assert codes[-2:] == ["missing-endpoint"] * 2 and "missing-endpoint" not in codes[:-2]

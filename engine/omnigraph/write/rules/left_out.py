@@ -109,7 +109,7 @@ def _beyond(left: LeftOut, said: str, facts: Mapping[str, object], reasons: Sequ
     if left.dropped or left.stubbed:
         counts[v.ENDPOINT] += sum(left.dropped.values()) + left.stubbed
     total = max(len(reasons), 1)
-    error = data_invalid(reasons[:SHOWN_MAX], total, by_reason=counts, missing_ids=left.missing_ids)
+    error = data_invalid(causes_first(left, reasons)[:SHOWN_MAX], total, by_reason=counts, missing_ids=left.missing_ids)
     frequent = ", ".join(f"{name} ({count}x)" for name, count in most_frequent(left.missing_ids, 3).items())
     tail = f"; the first: {error.message}" if reasons else ""
     tail += f"; most often missing: {frequent}" if frequent and facts.get("check") == "endpoints" else ""
@@ -117,6 +117,17 @@ def _beyond(left: LeftOut, said: str, facts: Mapping[str, object], reasons: Sequ
     error.args = (error.message,)
     error.facts |= facts
     return error
+
+
+def causes_first(left: LeftOut, reasons: Sequence[v.Violation]) -> list[v.Violation]:
+    """The reasons in their order, behind them those that follow from others: an edge whose node was left out."""
+    gone = {
+        v.show_value(reason.id)
+        for one in left.rejected
+        for reason in one.reasons
+        if reason.id is not None and (reason.table_key or "").startswith("node:")
+    }
+    return sorted(reasons, key=lambda reason: reason.code == v.ENDPOINT and reason.value in gone)
 
 
 def _share(found: int, records: int) -> str:
