@@ -24,6 +24,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.core.operation import operating
 from omnigraph.core.progress import Listener
 from omnigraph.core.shown import html_table
+from omnigraph.core.similar import did_you_mean
 from omnigraph.manifest.rows import STORAGE_VERSION, Pin
 from omnigraph.manifest.swap import Held
 from omnigraph.read.rows import Rows
@@ -332,7 +333,8 @@ class Snapshot:
             shown = ", ".join(known[:_KNOWN_SHOWN_MAX]) + (", …" if len(known) > _KNOWN_SHOWN_MAX else "")
             raise NotFound(
                 f"no type {name[:80]!r} in this snapshot; it has {shown}",
-                hint="use one of the names listed; the names of nodes are exact in their case",
+                hint=did_you_mean(name, known)
+                or "use one of the names listed; the names of nodes are exact in their case",
                 type=name[:80],
                 known=known,
             )

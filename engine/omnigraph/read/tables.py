@@ -19,6 +19,7 @@ from omnigraph.commit.engine import Engine
 from omnigraph.core import meter as m
 from omnigraph.core import operation
 from omnigraph.core.errors import DataInvalid, InvalidInput, OmnigraphError
+from omnigraph.core.similar import did_you_mean
 from omnigraph.manifest.rows import Pin
 from omnigraph.read.failures import check_calendar, damaged, is_damage
 from omnigraph.read.rows import Rows
@@ -312,6 +313,7 @@ class TableReader:
         if unknown:
             raise InvalidInput(
                 f"{self.declared.name} has no column {str(unknown[0])[:80]!r}; it has {', '.join(self.schema.names)}",
+                hint=did_you_mean(unknown[0], self.schema.names) or "use columns that the type has",
                 type=self.declared.name,
                 column=str(unknown[0])[:80],
                 known=list(self.schema.names),

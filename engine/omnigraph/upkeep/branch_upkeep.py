@@ -25,6 +25,7 @@ from omnigraph.commit.upkeep_steps import (
 from omnigraph.core import progress
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.core.meter import Meter
+from omnigraph.core.similar import did_you_mean
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import State
 from omnigraph.schema import Catalog
@@ -52,7 +53,8 @@ def select_keys(catalog: Catalog, types: Iterable[str] | None) -> list[str]:
     for name in types:
         keys = [key for key in known if name == key or key.partition(":")[2].casefold() == str(name).casefold()]
         if not keys:
-            raise NotFound(f"the graph has no type {str(name)[:80]!r}", type=str(name)[:80])
+            hint = did_you_mean(name, [key.partition(":")[2] for key in known])
+            raise NotFound(f"the graph has no type {str(name)[:80]!r}", hint=hint, type=str(name)[:80])
         found += keys
     return sorted(set(found), key=known.index)
 

@@ -288,3 +288,22 @@ def test_what_a_snapshot_returns_keeps_reading_when_the_graph_is_closed(snap: Sn
     social.close()
     assert sum(batch.num_rows for batch in stream) == 3
     assert SOCIAL == snap.catalog.source
+
+
+def test_the_type_or_column_that_was_probably_meant_is_named(local_root: str) -> None:
+    calls = {
+        "Person": lambda graph, name: graph.snapshot().to_arrow(name),
+        "name": lambda graph, name: graph.snapshot().to_arrow("Person", [name]),
+    }
+    with og.init(local_root, "node Person { name: String @key }") as graph:
+        for right, call in calls.items():
+            with pytest.raises(og.errors.OmnigraphError) as caught:
+                call(graph, right[:-1])
+            assert caught.value.hint == f"did you mean {right}?"
+            call(graph, right)  # what the hint says works
+        with pytest.raises(og.errors.NotFound) as caught:
+            graph.optimize(types=["Persn"])
+        assert caught.value.hint == "did you mean Person?"
+        with pytest.raises(og.errors.NotFound) as caught:
+            graph.snapshot().to_arrow("Zebra")
+        assert "did you mean" not in str(caught.value.hint)
