@@ -39,11 +39,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def left_out(root: str, *edges: tuple[str, str]) -> Path:
     """The file that the engine writes of edges without a node."""
-    rows = Path("rows.jsonl")
+    rows, bad = Path("rows.jsonl"), Path("bad.jsonl")
+    bad.unlink(missing_ok=True)
     rows.write_text("".join(json.dumps(knows(*edge)) + "\n" for edge in edges))
     with og.open(root) as graph:
-        graph.load(rows, mode="merge", on_bad_row="quarantine", quarantine_to=Path("bad.jsonl"))
-    return Path("bad.jsonl")
+        graph.load(rows, mode="merge", on_bad_row="quarantine", quarantine_to=bad)
+    return bad
 
 
 def test_a_file_has_the_batchs_name_and_is_never_replaced(folder: Path, any_root: str) -> None:

@@ -152,6 +152,7 @@ def test_every_option_that_a_message_names_is_one_of_a_command() -> None:
     assert named - offered == {
         *("--version", "--source", "--batch", "--all", "--add-modules"),
         *("--seconds", "--seed", "--only", "--store", "--every", "--how", "--image", "--flips"),  # of omnigraph.testing
-        *("--graph", "--loads", "--kill-every", "--rounds"),  # of its command evolve
+        *("--graph", "--loads", "--kill-every", "--rounds"),  # of its commands evolve and team
+        *("--steps", "--rows"),
         "--seccomp-bpf",  # of strace
     }, "one of no program"

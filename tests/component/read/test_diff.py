@@ -271,7 +271,7 @@ def test_what_cannot_be_compared_is_said(graph: Graph) -> None:
     for unknown in ("01JZX5W9GZ0000000000000000", "nobody"):
         with pytest.raises(NotFound):
             graph.diff(unknown)
-    with pytest.raises(InvalidInput, match="list of names"):
+    with pytest.raises(InvalidInput, match="types is a list"):
         graph.diff("main", types="Person")
     with pytest.raises(InvalidInput, match="at least one"):
         graph.diff("main", types=[])

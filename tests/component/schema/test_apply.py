@@ -339,7 +339,7 @@ def test_a_fill_that_fails_on_a_row_leaves_nothing_behind(graph: Graph) -> None:
 def test_bad_text_and_a_read_only_graph_change_nothing(graph: Graph, tmp_path: Path) -> None:
     with pytest.raises(og.errors.SchemaInvalid):
         graph.schema.apply("node {")
-    with pytest.raises(og.errors.InvalidInput, match="Path"):
+    with pytest.raises(og.errors.InvalidInput, match="a text or a path"):
         graph.schema.apply(7)  # type: ignore[arg-type]
     with og.open(tmp_path / "g", read_only=True) as other:
         assert other.schema.plan(person(ADD, "")).loss

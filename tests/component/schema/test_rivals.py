@@ -449,9 +449,9 @@ def test_planted_a_rename_that_reads_nothing_loses_the_rows_of_a_load(
 def test_planted_the_hash_of_the_shape_lets_bytes_of_a_dropped_property_in(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.distributed import fragments, staged_load, staging_txn
+    from omnigraph.distributed import begin, fragments, staged_load, staging_txn
 
-    for module in (fragments, staged_load, staging_txn):
+    for module in (begin, fragments, staged_load, staging_txn):
         monkeypatch.setattr(module, "schema_id_of", lambda state: state.schema.hash)
     txn = graph.begin()
     found = staged(graph, txn, "c")

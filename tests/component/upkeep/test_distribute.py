@@ -47,7 +47,9 @@ def test_tasks_run_in_other_processes_and_their_results_are_committed(any_root: 
 
 def test_a_plan_writes_nothing_and_names_no_credentials(graph: Graph) -> None:
     before = [(entry.key, entry.size) for entry in engine_of(graph).store.list("")]
-    with og.open(graph.uri, storage_options={"aws_secret_access_key": "canary-4711"}) as opened:
+    with og.open(
+        graph.uri, storage_options={"aws_access_key_id": "k", "aws_secret_access_key": "canary-4711"}
+    ) as opened:
         plan = opened.plan_compaction(types=["Person"])
     assert [(entry.key, entry.size) for entry in engine_of(graph).store.list("")] == before
     assert b"canary-4711" not in pickle.dumps(plan)

@@ -146,21 +146,6 @@ def test_a_checkpoint_that_names_another_commit_of_its_version_stops_every_clean
         plan_cleanup(engine, keep=1, min_age="0s")
 
 
-def test_the_head_of_a_version_is_what_a_checkpoint_names(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A version may carry several commits; whichever was asked for, the state has the name of the last."""
-    append(engine, keys_of(1), ["a"])
-    normalise = checkpoints._as_head
-    asked: list[str] = []
-
-    def spied(engine: Engine, one: checkpoints.Checkpoint, meter: Meter) -> checkpoints.Checkpoint:
-        asked.append(one.commit_id)
-        return normalise(engine, one, meter)
-
-    monkeypatch.setattr(checkpoints, "_as_head", spied)
-    made = checkpoints.create(engine, "a", at=None, branch=MAIN, actor=None)
-    assert asked == [made.commit_id] == [engine.latest(MAIN).state.head.commit_id]
-
-
 # --- records of cleanups ------------------------------------------------------------------------------------------------
 
 
