@@ -37,6 +37,20 @@ hypothesis.settings.load_profile(os.environ.get("OMNIGRAPH_HYPOTHESIS_PROFILE", 
 _serial = itertools.count(1)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "s3: works on a store that speaks S3, a real one where OMNIGRAPH_TEST_S3_ROOT names it"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        alone = "s3_root" in getattr(item, "fixturenames", ()) and "any_root" not in getattr(item, "fixturenames", ())
+        if alone or params.get("any_root") == "s3":
+            item.add_marker("s3")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_strangers_credentials() -> Iterator[None]:
     """A test that forgets to ask for a store must not find one by itself."""
@@ -59,13 +73,22 @@ def s3_emulator() -> Iterator[S3Emulator]:
 
 
 @pytest.fixture(scope="session")
-def spark(s3_emulator: S3Emulator) -> Iterator[Any]:
+def s3_environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    """What another process needs in its environment to reach the stores of ``s3_root``."""
+    if REAL_ROOT:
+        return {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    emulator: S3Emulator = request.getfixturevalue("s3_emulator")
+    return environment(emulator.endpoint)
+
+
+@pytest.fixture(scope="session")
+def spark(s3_environment: dict[str, str]) -> Iterator[Any]:
     """One Spark session for all tests of a process: there can be only one, and starting Java is the dearest thing they do. Its
-    executors know how to reach the emulator, from their environment alone."""
+    executors know how to reach the store, from their environment alone."""
     from omnigraph_pipelines.spark import spark_session
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    known = {f"spark.executorEnv.{name}": value for name, value in environment(s3_emulator.endpoint).items()}
+    known = {f"spark.executorEnv.{name}": value for name, value in s3_environment.items()}
     session = spark_session("local[2,3]", small=True, app_name="tests", conf=known)
     session.sparkContext.setLogLevel("OFF")
     yield session
@@ -80,11 +103,23 @@ def moto_endpoint(s3_emulator: S3Emulator) -> str:
 
 @pytest.fixture
 def s3_root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A fresh ``s3://bucket/prefix``, with the environment that reaches it. A bucket of its own: the emulator's listings
-    cost what the whole bucket holds."""
+    """A fresh ``s3://bucket/prefix``, with the environment that reaches it."""
     if REAL_ROOT:
         return f"{REAL_ROOT}/{uuid.uuid4().hex}"
-    emulator: S3Emulator = request.getfixturevalue("s3_emulator")
+    return _emulated(request.getfixturevalue("s3_emulator"), monkeypatch)
+
+
+@pytest.fixture
+def emulated_root(s3_emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same on the emulator alone, for tests that want what a real store does not give: it takes any credentials and any
+    region, speaks http, and the bucket holds nothing else."""
+    return _emulated(s3_emulator, monkeypatch)
+
+
+def _emulated(emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A bucket of its own: the emulator's listings cost what the whole bucket holds."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
     for name, value in environment(emulator.endpoint).items():
         monkeypatch.setenv(name, value)
     bucket = f"test-{os.getpid()}-{next(_serial)}"

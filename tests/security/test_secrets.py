@@ -80,7 +80,9 @@ WITHOUT_A_GRAPH = {"explain", "version"}
 
 
 @pytest.fixture
-def planted(s3_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, dict[str, str]]]:
+def planted(
+    emulated_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, dict[str, str]]]:
     """A store that takes any credentials, reached with the canary; it is nowhere in the environment."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.pg").write_text(SCHEMA)
@@ -96,8 +98,8 @@ def planted(s3_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     }
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    og.init(s3_root, SCHEMA, storage_options=options).close()
-    yield s3_root, options
+    og.init(emulated_root, SCHEMA, storage_options=options).close()
+    yield emulated_root, options
 
 
 def leaks(text: str) -> list[str]:

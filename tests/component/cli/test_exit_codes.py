@@ -121,7 +121,7 @@ def test_a_fault_of_the_program_ends_with_1_and_no_traceback(
     assert "Traceback" in told and "CANARY" not in told
 
 
-def test_no_credential_is_printed_or_stored_by_any_command(run: Run, folder: Path, s3_root: str) -> None:
+def test_no_credential_is_printed_or_stored_by_any_command(run: Run, folder: Path, emulated_root: str) -> None:
     import os
 
     from omnigraph.store import open_store
@@ -133,22 +133,22 @@ def test_no_credential_is_printed_or_stored_by_any_command(run: Run, folder: Pat
         "aws_region": "us-east-1",
     }
     given = [f"--storage-option={k}={v}" for k, v in {**secrets, "aws_endpoint": endpoint}.items()]
-    told = run("init", s3_root, "--schema", "social.pg", *given)
+    told = run("init", emulated_root, "--schema", "social.pg", *given)
     said = [told]
     for command in (
-        ["load", s3_root, "--data", "people.jsonl", "--mode", "append"],
-        ["load", s3_root, "--data", "people.jsonl", "--mode", "append"],
-        ["query", s3_root, "--sql", "select * from duckdb_settings()", "--format", "csv"],
-        ["status", s3_root, "--deep"],
-        ["doctor", s3_root],
-        ["recover", s3_root],
-        ["verify", s3_root],
-        ["status", s3_root, "--storage-option", "aws_session_token"],
-        ["status", s3_root, "extra", "aws_secret_access_key=CANARYSECRETKEY"],
+        ["load", emulated_root, "--data", "people.jsonl", "--mode", "append"],
+        ["load", emulated_root, "--data", "people.jsonl", "--mode", "append"],
+        ["query", emulated_root, "--sql", "select * from duckdb_settings()", "--format", "csv"],
+        ["status", emulated_root, "--deep"],
+        ["doctor", emulated_root],
+        ["recover", emulated_root],
+        ["verify", emulated_root],
+        ["status", emulated_root, "--storage-option", "aws_session_token"],
+        ["status", emulated_root, "extra", "aws_secret_access_key=CANARYSECRETKEY"],
     ):
         said += [run(*command, *given, "--verbose", code=None), run(*command, *given, "--json", code=None)]
     assert not [ended for ended in said if "CANARY" in ended.out + ended.err]
-    store = open_store(s3_root)
+    store = open_store(emulated_root)
     entries = store.list("")
     assert len(entries) > 5
     assert not [entry.key for entry in entries if b"CANARY" in (store.get(entry.key) or b"")]

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.testing.emulator import S3Emulator, environment
 
 PROGRAM = [sys.executable, "-m", "omnigraph.cli"]
 SCHEMA = "node Person { name: String @key  note: String? }\n"
@@ -106,7 +105,7 @@ def test_output_is_utf_8_whatever_the_locale(graph: Path) -> None:
 
 @pytest.mark.parametrize(("answer", "code"), [("yes", 0), ("no", 4)])
 def test_somebody_at_a_terminal_is_asked_before_a_remote_overwrite(
-    answer: str, code: int, s3_emulator: S3Emulator, s3_root: str, tmp_path: Path
+    answer: str, code: int, s3_environment: dict[str, str], s3_root: str, tmp_path: Path
 ) -> None:
     people = tmp_path / "people.jsonl"
     people.write_text('{"type": "Person", "data": {"name": "Ann"}}\n')
@@ -119,7 +118,7 @@ def test_somebody_at_a_terminal_is_asked_before_a_remote_overwrite(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment(s3_emulator.endpoint)},
+        env={**os.environ, **s3_environment},
     )
     os.close(theirs)
     os.write(ours, f"{answer}\n".encode())

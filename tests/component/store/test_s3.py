@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -287,11 +288,11 @@ def test_a_listing_of_more_than_one_page_is_complete(s3_root: str) -> None:
     assert store.list("p/") == []
 
 
-def test_a_listing_that_fails_on_its_second_page_fails(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_that_fails_on_its_second_page_fails(emulated_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from omnigraph.store import s3
 
     monkeypatch.setattr(s3, "_PAGE", 2)
-    store = open_store(s3_root)
+    store = open_store(emulated_root)
     for i in range(5):
         store.create(f"p/{i}", b"")
     assert len(store.list("p/")) == 5
@@ -299,7 +300,7 @@ def test_a_listing_that_fails_on_its_second_page_fails(s3_root: str, monkeypatch
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
         proxy.rule(Rule(fail(503), LISTS, at=2, times=None))
         with pytest.raises(StoreUnavailable):
-            open_store(s3_root, clock=ManualClock()).list("p/")
+            open_store(emulated_root, clock=ManualClock()).list("p/")
 
 
 def test_folder_markers_of_consoles_are_no_objects(s3_root: str) -> None:
@@ -320,8 +321,8 @@ def test_two_roots_in_one_bucket_do_not_see_each_other(s3_root: str) -> None:
     assert (inner.get("k"), beside.get("k")) == (b"1", b"2")
 
 
-def test_a_store_may_be_a_whole_bucket(s3_root: str) -> None:
-    bucket = s3_root.removeprefix("s3://").partition("/")[0]
+def test_a_store_may_be_a_whole_bucket(emulated_root: str) -> None:
+    bucket = emulated_root.removeprefix("s3://").partition("/")[0]
     store = open_store(f"s3://{bucket}")
     store.create("a/k", b"1")
     assert store.get("a/k") == b"1"
@@ -345,7 +346,7 @@ def test_both_clients_mean_the_same_place_by_a_prefix(s3_root: str, prefix: str)
 
 
 def test_a_missing_bucket_is_said_by_every_operation(s3_root: str) -> None:
-    store = open_store("s3://no-such-bucket-here/graph")
+    store = open_store(f"s3://no-such-bucket-{uuid.uuid4().hex}/graph")
     for operation in (
         lambda: store.get("k"),
         lambda: store.exists("k"),
@@ -371,19 +372,19 @@ def test_a_store_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyP
 
 
 def test_no_credentials_anywhere_are_a_refusal_before_any_request(
-    s3_root: str, monkeypatch: pytest.MonkeyPatch
+    emulated_root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     meter = Meter()
     with pytest.raises(StoreRefused) as caught:
-        open_store(s3_root).get("k", meter=meter)
+        open_store(emulated_root).get("k", meter=meter)
     assert "AWS_ACCESS_KEY_ID" in caught.value.hint
     assert meter.snapshot().requests == 0
 
 
-def test_options_alone_are_enough_for_both_clients(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_alone_are_enough_for_both_clients(emulated_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import lance
     import pyarrow as pa
 
@@ -392,7 +393,7 @@ def test_options_alone_are_enough_for_both_clients(s3_root: str, monkeypatch: py
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     options = {"endpoint": endpoint, "access_key_id": "someone", "secret_access_key": "something-secret"}
-    store = open_store(s3_root, options)
+    store = open_store(emulated_root, options)
     store.create("k", b"1")
     uri = store.lance_uri("nodes/X.lance")
     lance.write_dataset(pa.table({"id": ["a"]}), uri, storage_options=store.lance_options())
@@ -401,7 +402,7 @@ def test_options_alone_are_enough_for_both_clients(s3_root: str, monkeypatch: py
 
 
 def test_the_narrower_endpoint_variable_wins_for_both_clients(
-    s3_root: str, s3_emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch
+    emulated_root: str, s3_emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import lance
     import pyarrow as pa
@@ -410,7 +411,7 @@ def test_the_narrower_endpoint_variable_wins_for_both_clients(
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_emulator.endpoint)
     for name in ("AWS_ALLOW_HTTP", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name)
-    store = open_store(s3_root)
+    store = open_store(emulated_root)
     store.create("k", b"1")
     lance.write_dataset(
         pa.table({"id": ["a"]}), store.lance_uri("nodes/X.lance"), storage_options=store.lance_options()
@@ -483,9 +484,9 @@ def test_no_form_of_a_store_shows_or_sends_its_credentials(proxied_root: str, fa
 
 
 def test_a_store_that_left_its_credentials_behind_says_how_to_bring_them(
-    s3_root: str, monkeypatch: pytest.MonkeyPatch
+    emulated_root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = pickle.loads(pickle.dumps(_with_canary(s3_root, os.environ["AWS_ENDPOINT_URL"])))
+    there = pickle.loads(pickle.dumps(_with_canary(emulated_root, os.environ["AWS_ENDPOINT_URL"])))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     with pytest.raises(StoreRefused) as caught:

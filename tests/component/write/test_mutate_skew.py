@@ -17,7 +17,6 @@ from omnigraph.core.errors import DataInvalid, OmnigraphError
 from omnigraph.testing import skew
 from omnigraph.testing.children import Child
 from omnigraph.testing.content import commits_of, faults_of
-from omnigraph.testing.emulator import S3Emulator, environment
 
 LEANING = ["insert edge", "insert edge from", "insert edge and its node", "insert edge of another type", "load edge"]
 REMOVING = ["delete node", "delete nodes", "overwrite nodes"]
@@ -201,12 +200,12 @@ def test_a_process_that_is_overtaken_commits_no_orphan(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("count", [12, pytest.param(150, marks=pytest.mark.long)])
 def test_processes_that_link_and_remove_the_same_people_leave_no_orphan(
-    any_root: str, s3_emulator: S3Emulator, count: int
+    any_root: str, s3_environment: dict[str, str], count: int
 ) -> None:
     with og.init(any_root, skew.SCHEMA) as graph:
         skew.seed(graph, skew.NAMES)
     names = ("p", "q", "r", "s")
-    children = [Child(skew.many_acts, any_root, name, count, env=environment(s3_emulator.endpoint)) for name in names]
+    children = [Child(skew.many_acts, any_root, name, count, env=s3_environment) for name in names]
     told = [line for child in children for line in child.hear_all(280)]
     assert len(told) == count * len(names)
     assert {code for code, _ in told} <= {"done", "data-invalid"}, set(told)
