@@ -12,7 +12,7 @@ import pytest
 import omnigraph as og
 from omnigraph.commit import pins
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.protocol import run
+from omnigraph.commit.protocol import newest_rows
 from omnigraph.table import compaction
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep import cleanup_roots, merge_roots
@@ -128,7 +128,7 @@ def pointing_back(patch: pytest.MonkeyPatch) -> None:
             for key, pin in found.items()
         }
 
-    patch.setattr(run, "landed_pins", landed)
+    patch.setattr(newest_rows, "landed_pins", landed)
 
 
 def own_bases(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,10 @@ from omnigraph.wire.program import Version
 
 
 def run(call: Call) -> Answer:
-    """Print the release and the storage version, which is also the number of the internal schema."""
+    """Print the release and the storage version.
+
+    The storage version is also the number of the internal schema.
+    """
     from omnigraph import STORAGE_VERSION, __version__
 
     def show(screen: Screen) -> None:
