@@ -1,7 +1,7 @@
 """Debian's package index through Dagster and Spark, both sources dropped at once, workers killed, and held against the lists themselves.
 
-A Connect server, a web server and a daemon are started; nobody helps them. References that dangle become stubs (dependencies) or
-are set aside (recommendations). At the end every package and every edge is looked for, by code that knows nothing of the pipelines.
+A Connect server, a web server and a daemon are started, and run without a person. Edges to packages that are not in the lists get
+stubs (dependencies) or are set aside (recommendations). At the end every package and every edge is looked for, by code that knows nothing of the pipelines.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import os
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from bench.peers.sides import timed
 SCHEMA = "node Person { name: String @key age: I32? score: F64? }\nedge Knows: Person -> Person { weight: F64? }\n"
 
 
-class Bulk:
+class Bulk(abc.ABC):
     """``inputs``: the folder with ``nodes.arrow`` (name, age, score) and ``edges.arrow`` (from, to, weight)."""
 
     def __init__(self, root: Path) -> None:
@@ -29,8 +30,8 @@ class Bulk:
         self.write(warm, nodes.slice(0, 1_000), _among(edges, 1_000))  # imports, and what a process does once
         return timed(lambda: self.write(place, nodes, edges))
 
-    def write(self, place: Path, nodes: pa.Table, edges: pa.Table) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def write(self, place: Path, nodes: pa.Table, edges: pa.Table) -> None: ...
 
 
 def _among(edges: pa.Table, nodes: int) -> pa.Table:

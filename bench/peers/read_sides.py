@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import os
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ from bench.peers.bulk_sides import SCHEMA
 QUESTIONS = ("get", "1 hop", "2 hops", "3 hops", "sum", "scan")
 
 
-class Reads:
+class Reads(abc.ABC):
     def __init__(self, root: Path) -> None:
         self.root = root
 
@@ -45,22 +46,24 @@ class Reads:
             case _:
                 return self.hops(start, int(question[0]))
 
+    @abc.abstractmethod
     def make(self, nodes: pa.Table, edges: pa.Table) -> None: ...
 
+    @abc.abstractmethod
     def open(self) -> None: ...
 
-    def get(self, start: str) -> int:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def get(self, start: str) -> int: ...
 
+    @abc.abstractmethod
     def hops(self, start: str, depth: int) -> int:
         """The number of different nodes at the end of so many edges."""
-        raise NotImplementedError
 
-    def sum(self) -> int:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def sum(self) -> int: ...
 
-    def scan(self) -> int:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def scan(self) -> int: ...
 
 
 class OmnigraphReads(Reads):

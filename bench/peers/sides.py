@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import sqlite3
 import statistics
 import threading
@@ -32,17 +33,17 @@ def make(name: str, root: Path) -> Any:
     return kinds[name](root)
 
 
-class Small:
+class Small(abc.ABC):
     """Commits of one edge each."""
 
-    def make(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def make(self) -> None: ...
 
-    def open(self) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def open(self) -> None: ...
 
-    def write(self, a: str, b: str) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def write(self, a: str, b: str) -> None: ...
 
     def write_many(self, count: int, threads: int = 1) -> dict[str, Any]:
         took: list[float] = []

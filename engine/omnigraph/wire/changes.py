@@ -30,7 +30,7 @@ class Change(Model):
 
     @property
     def commit_id(self) -> str:
-        """The last of its commits: who has all changes up to this one may go on from here."""
+        """The last of its commits. A reader that has every change up to it may give it as ``since``."""
         return next(reversed(self.commit_ids), "")
 
 

@@ -96,7 +96,7 @@ class CleanupPlan(Model):
     """What would be deleted, and what keeps the rest. Running it deletes nothing beyond it. ``oldest``: by branch, the
     oldest commit that stays; ``boundaries``: by branch, the boundary that it will have; ``expired_staging``: staging records
     of batches that were not loaded for a day; ``retained``: what was dropped from the schema and is kept all the same;
-    ``lines`` and ``unfinished_files`` are what a run goes by."""
+    a run deletes the versions in ``lines`` and the files in ``unfinished_files``."""
 
     derived: ClassVar[tuple[str, ...]] = ("versions", "unfinished")
 

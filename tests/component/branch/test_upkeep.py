@@ -65,7 +65,7 @@ def test_a_compaction_builds_indexes_of_another_line_anew_first(graph: og.Graph)
 
 
 def test_no_rewrite_is_committed_beside_an_index_of_another_line(graph: og.Graph) -> None:
-    """Whoever asks: compaction tasks of another process as well."""
+    """Also where a task of another process has made the rewrite."""
     from omnigraph.table import compaction
 
     here = handle(graph)
@@ -289,7 +289,7 @@ def test_status_counts_what_each_branch_owns_and_what_it_reads_of_others(graph: 
 def test_a_chain_of_too_many_bases_is_refused_and_settling_shortens_it(
     local_root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A base that was cut from the chain would be kept by nobody."""
+    """Cleanup would delete a base that was cut from the chain, and with it files that the table reads."""
     monkeypatch.setattr(pinning, "BASES_MAX", 3)
     graph = make(local_root, 1)
     source = "main"

@@ -1,4 +1,4 @@
-"""The inputs: those of a review by somebody who saw the program for the first time, and more of the same kinds."""
+"""Wrong inputs as people type them who see the program for the first time, each with what its answer has to say."""
 
 from __future__ import annotations
 
