@@ -1,4 +1,4 @@
-"""Drivers of branches: made, deleted, written to for the first time, and staged for."""
+"""Drivers of branches: made, deleted, written to for the first time, staged for, and looked after."""
 
 from __future__ import annotations
 
@@ -61,6 +61,31 @@ def _begin(root: str, width: int) -> str | None:
     return None
 
 
+def _with_inherited_files(root: str, width: int) -> None:
+    """A branch whose tables read files and an index of main's lines, and have small files of their own."""
+    _seeded(root, width)
+    with graphs.open(root) as graph:
+        graph.ensure_indices()
+        graph.branches.create(FEATURE)
+    with opened(root) as engine:
+        for number in range(4):
+            append(engine, keys_of(width), [f"own{number}"], branch=FEATURE)
+
+
+def _optimize(root: str, width: int) -> str | None:
+    """The index of another line is built anew before a fragment is rewritten."""
+    with graphs.open(root, actor="keeper") as graph:
+        graph.optimize(branches=[FEATURE])
+    return None
+
+
+def _settle(root: str, width: int) -> str | None:
+    """What lies in folders of other lines is copied into those of the branch."""
+    with graphs.open(root, actor="keeper") as graph:
+        graph.optimize(branches=[FEATURE], settle=True)
+    return None
+
+
 _FORKS = ("nodes/",)
 
 register(Operation("branch-create", frozenset({"branches"}), _seeded, _create, widths=(1, 2)))
@@ -79,3 +104,5 @@ register(
         leaves=("__staging/", *_FORKS),
     )
 )
+for _name, _act in (("branch-optimize", _optimize), ("branch-settle", _settle)):
+    register(Operation(_name, frozenset({"optimize"}), _with_inherited_files, _act, widths=(1, 2), keeps_content=True))

@@ -3,7 +3,7 @@
     python -m omnigraph.testing crash [--seconds N] [--seed S] [--store local|s3|calls] [--only OPERATION] [--json FILE]
     python -m omnigraph.testing crash CELL...                      repeat these cells
 
-Draw cells from every operation, width and store in turn until the time is up or none is left. Progress goes to standard error.
+Draw cells from operations, widths and stores in random order until the time is up or none is left. Progress goes to standard error.
 A ledger is printed, also after Ctrl-C; each finding is one line that repeats it. The exit code is 1 if there is any.
 """
 
@@ -16,7 +16,7 @@ import random
 import shlex
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -92,18 +92,28 @@ def draws(matrix: Matrix, kind: str, name: str, width: int, store: str, rng: ran
     return pause_draws(matrix, list(sleepers(matrix, name, width, store)), rng)
 
 
+def order(
+    kind: str, stores: Sequence[str], only: Sequence[str] | None, rng: random.Random
+) -> list[tuple[str, int, str]]:
+    """What is drawn from, one after the other: every operation at each of its widths on each store. In no order, so that a short
+    run is a sample of all of them."""
+    found = [
+        (name, width, store)
+        for name, operation in OPERATIONS.items()
+        if (not only or name in only) and not (kind == "pause" and (operation.creates_graph or name in NO_SLEEPERS))
+        for width in operation.widths
+        for store in stores
+    ]
+    rng.shuffle(found)
+    return found
+
+
 def pools(
     matrix: Matrix, kind: str, rng: random.Random, chosen: argparse.Namespace
 ) -> Iterator[tuple[str, Iterator[Draw]]]:
     stores = [chosen.store] if chosen.store else [store for store in STORES if store != CALLS or not unavailable()]
-    for name, operation in OPERATIONS.items():
-        if chosen.only and name not in chosen.only:
-            continue
-        if kind == "pause" and (operation.creates_graph or name in NO_SLEEPERS):
-            continue
-        for width in operation.widths:
-            for store in stores:
-                yield f"{name}/{width}/{store}", draws(matrix, kind, name, width, store, rng)
+    for name, width, store in order(kind, stores, chosen.only, rng):
+        yield f"{name}/{width}/{store}", draws(matrix, kind, name, width, store, rng)
 
 
 def run_all(matrix: Matrix, kind: str, chosen: argparse.Namespace, ledger: dict[str, CellCounts], pulse: Pulse) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import random
 
 import pytest
 
 from omnigraph.testing.__main__ import WRONG_USAGE, main
+from omnigraph.testing.all_operations import OPERATIONS
+from omnigraph.testing.cells import STORES
+from omnigraph.testing.matrix import order
 from omnigraph.testing.pulse import INTERRUPTED, LINE_S, TERMINAL_S, Pulse
 
 
@@ -81,3 +85,11 @@ def test_every_command_has_its_own_help(command: str, capsys: pytest.CaptureFixt
 def test_a_cell_is_repeated_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crash", "append/1/local/apply.after_commit:1/kill"]) == 0
     assert "append/1/local" in capsys.readouterr().out
+
+
+def test_a_short_run_is_a_sample_of_all_operations() -> None:
+    """A long form that stops early has met operations of every kind, and not those alone that are registered first."""
+    seeded = [order("crash", STORES, None, random.Random(seed)) for seed in range(20)]
+    assert all(sorted(one) == sorted(seeded[0]) for one in seeded)
+    assert all(len({name for name, _, _ in one[:60]}) > len(OPERATIONS) // 2 for one in seeded)
+    assert {name for name, _, _ in order("pause", STORES, ["append", "init"], random.Random(0))} == {"append"}
