@@ -74,3 +74,11 @@ def test_a_change_of_the_schema_that_was_acknowledged_is_there(cuts: PowerCuts, 
     result = cuts.run(Cell(name, 1, AS_IT_IS, image), every=8)
     assert dict(result.findings) == {}
     assert result.cuts > 3 and result.judged > 1
+
+
+@pytest.mark.parametrize("name", ["branch-first-write", "branch-settle", "merge-rows"])
+def test_what_a_branch_was_told_is_there_with_the_files_that_its_forks_read(cuts: PowerCuts, name: str) -> None:
+    """Images of a graph with forks are judged where the graph was made: elsewhere they would read its files, and not their own."""
+    result = cuts.run(Cell(name, 1, AS_IT_IS, SYNCED), every=8)
+    assert dict(result.findings) == {}
+    assert result.cuts > 3 and result.judged > 3

@@ -27,7 +27,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.calls import Call, CallWatch, give_notice
 from omnigraph.testing.children import Child
-from omnigraph.testing.content import Content, content_of, faults_of
+from omnigraph.testing.content import Content, content_of, faults_of, stays_put
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import ANY, CATALOGUE, MUTATING, FaultProxy, Rule, kill
 from omnigraph.testing.operations import Operation, create, opened, recover
@@ -122,7 +122,7 @@ class Matrix:
         return f"s3://{bucket}/graph"
 
     def prepare(self, operation: Operation, width: int, root: str) -> None:
-        """The graph that the operation starts from. On a disk it is made once, and copied."""
+        """The graph that the operation starts from. On a disk it is made once, and copied where a copy can be read."""
         if root.startswith("s3://") or operation.creates_graph:
             operation.prepare(root, width)
             return
@@ -130,9 +130,7 @@ class Matrix:
         if made is None:
             made = self._made[(operation.name, width)] = self.root(LOCAL)
             operation.prepare(made, width)
-        if any(
-            Path(made).glob("*/*/tree")
-        ):  # forks name their graph by its place: a copy would read the first one's files
+        if stays_put(made):
             operation.prepare(root, width)
         else:
             shutil.copytree(made, root)

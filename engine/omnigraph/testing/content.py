@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from omnigraph.commit.engine import MAIN, Engine
@@ -32,6 +33,11 @@ class Content:
     and the table key, with a blank between them."""
 
     tables: Mapping[str, tuple[Row, ...]]
+
+
+def stays_put(root: str) -> bool:
+    """Whether the graph of a folder can be read only where it was made: a fork names the files of another line by their place."""
+    return any(Path(root).glob("*/*/tree"))
 
 
 def content_of(engine: Engine) -> Content | None:

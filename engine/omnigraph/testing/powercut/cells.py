@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from omnigraph.testing.all_operations import OPERATIONS
-from omnigraph.testing.content import Content, content_of
+from omnigraph.testing.content import Content, content_of, stays_put
 from omnigraph.testing.operations import create, opened
 from omnigraph.testing.powercut.disk import IMAGES, MIXED, Disk, Image, read_folder, write_image
 from omnigraph.testing.powercut.judge import Said, judge
@@ -50,9 +50,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Recording:
-    """One run: the folder it began with, what it did, what it acknowledged, and the content on both sides."""
+    """One run: the folder it began with, what it did, what it acknowledged, and the content on both sides. ``place``: the folder of
+    the run, where its images have to lie, or None where they can be read anywhere."""
 
     start: str
+    place: str | None
     events: tuple[Event, ...]
     before: Content | None
     after: Content | None
@@ -116,17 +118,16 @@ class PowerCuts:
 
     def _record(self, name: str, width: int, how: str) -> Recording:
         start, base = self._folder(), self._folder()
-        os.mkdir(start)
-        root = os.path.join(start, GRAPH)
+        os.mkdir(base)
+        root = os.path.join(base, GRAPH)
         if name in ROWS:
             create(root, width)
         else:
             OPERATIONS[name].prepare(root, width)
         with opened(root) as engine:
             before = content_of(engine)
-        shutil.copytree(start, base)
+        shutil.copytree(base, start)
         disk = Disk(base)
-        root = os.path.join(base, GRAPH)
         marks = self._folder()
         command = [sys.executable, "-m", "omnigraph.testing.powercut.workload", marks, name, str(width), root, how]
         events = tuple(record(command, base, marks, environment(how)))
@@ -138,7 +139,7 @@ class PowerCuts:
         with opened(root) as engine:
             after = content_of(engine)
         never, files = disk.never_synced()
-        return Recording(start, events, before, after, never, files)
+        return Recording(start, base if stays_put(root) else None, events, before, after, never, files)
 
     def _cuts(self, taken: Recording) -> Iterator[tuple[Said, Disk]]:
         """The disk after each call, and what was acknowledged until then."""
@@ -153,7 +154,8 @@ class PowerCuts:
     # --- judging ------------------------------------------------------------------------------------------------------
 
     def _judged(self, cell: Cell, taken: Recording, image: Image, said: Said) -> list[str]:
-        folder = self._folder()
+        folder = taken.place or self._folder()
+        shutil.rmtree(folder, ignore_errors=True)
         write_image(image, folder)
         try:
             root = os.path.join(folder, GRAPH)
