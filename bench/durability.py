@@ -1,7 +1,7 @@
 """What it costs that files last and are compared: syncs of a commit, by which call, and checksums of small and large writes.
 
-Sides alternate within one run. The engine itself syncs no table today: its syncs are made here after each commit, twice (as
-before and after a swap), with the files that the commit has made.
+Sides alternate within one run. To compare ways of syncing, a graph that is opened relaxed is synced here after each commit, twice
+(as before and after a swap), with the files that the commit has made. What the engine itself does stands beside its neighbours.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 import omnigraph as og
+from bench import durability_peers
 from bench.results import Table, table
 from omnigraph.store.durability import sync_everything, sync_paths
 from omnigraph.table import checksums
@@ -35,9 +36,13 @@ def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
         syncs = _syncs(folder, 20 if quick else 200)
         small = _small_commits(folder, 20 if quick else 200)
         bulk = _bulk(folder, 20_000 if quick else 1_000_000, 3 if quick else 5)
+        beside = durability_peers.run(folder, quick=quick)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return [*syncs[0], *small[0], *bulk[0]], {**syncs[1], **small[1], **bulk[1]}
+    parts = (beside, syncs, small, bulk)
+    return [one for tables, _ in parts for one in tables], {
+        name: fact for _, facts in parts for name, fact in facts.items()
+    }
 
 
 # --- syncs --------------------------------------------------------------------------------------------------------------
@@ -47,7 +52,7 @@ def _syncs(folder: Path, commits: int) -> tuple[list[Table], dict[str, Any]]:
     root = str(folder / "syncs")
     took: dict[str, list[float]] = {"none": [], "fsync in turn": [], "fsync side by side": [], "syncfs": []}
     files: list[int] = []
-    with og.init(root, SCHEMA) as graph, ThreadPoolExecutor(POOL) as pool:
+    with og.init(root, SCHEMA, durability="relaxed") as graph, ThreadPoolExecutor(POOL) as pool:
         ways: dict[str, Callable[[list[str]], None]] = {
             "none": lambda _: None,
             "fsync in turn": lambda new: sync_paths(new, root),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 
 from bench.peers.install import Peers
+from bench.peers.small import settings
 from bench.peers.turns import Worker, in_turns, quartiles, ratio
 from bench.results import Table, table
 
@@ -24,17 +26,9 @@ def run(peers: Peers, *, quick: bool) -> tuple[list[Table], dict[str, Any]]:
     names = [name for name in NAMES if peers.has(name.lower())]
     nodes, rounds = (20_000, 1) if quick else (NODES, 5)
     folder = Path(tempfile.mkdtemp(prefix="omnigraph-bench-"))
-    seen: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     try:
         make_inputs(folder, nodes)
-        for number in range(rounds):
-            for name in in_turns(names, number):
-                root = folder / name.replace(" ", "-")
-                root.mkdir()
-                worker = Worker(peers, f"bulk {name}", root)
-                seen[name].append(worker.ask("load", inputs=str(folder), number=number))
-                worker.end()
-                shutil.rmtree(root)
+        seen = in_rounds(peers, names, folder, folder, rounds)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     rows, lost = [], []
@@ -55,6 +49,21 @@ def run(peers: Peers, *, quick: bool) -> tuple[list[Table], dict[str, Any]]:
         "rounds_bulk": rounds,
         "lost_bulk": lost,
     }
+
+
+def in_rounds(
+    peers: Peers, names: Sequence[str], folder: Path, inputs: Path, rounds: int
+) -> dict[str, list[dict[str, Any]]]:
+    seen: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for number in range(rounds):
+        for name in in_turns(names, number):
+            root = folder / f"bulk-{name.replace(' ', '-')}"
+            root.mkdir()
+            worker = Worker(peers, f"bulk {name.removesuffix(' relaxed')}", root, settings(name))
+            seen[name].append(worker.ask("load", inputs=str(inputs), number=number))
+            worker.end()
+            shutil.rmtree(root)
+    return seen
 
 
 WHY = {

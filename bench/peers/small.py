@@ -44,19 +44,19 @@ def run(peers: Peers, *, quick: bool) -> tuple[list[Table], dict[str, Any]]:
 Seen = dict[str, list[dict[str, Any]]]
 
 
-def _environment(name: str) -> dict[str, str]:
+def settings(name: str) -> dict[str, str]:
     return {"OMNIGRAPH_DURABILITY": "relaxed" if name == "omnigraph relaxed" else "commit"}
 
 
 def _alone(peers: Peers, name: str, root: Path, *orders: str) -> None:
-    worker = Worker(peers, name, root, _environment(name))
+    worker = Worker(peers, name, root, settings(name))
     for order in orders:
         worker.ask(order)
     worker.end()
 
 
 def _opened(peers: Peers, name: str, root: Path) -> Worker:
-    worker = Worker(peers, name, root, _environment(name))
+    worker = Worker(peers, name, root, settings(name))
     worker.ask("open")
     worker.ask("write_many", count=5)
     return worker

@@ -16,17 +16,22 @@ from bench.peers.install import Peers
 HERE = Path(__file__).parents[2]
 
 
+def environment(peers: Peers, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a process of ``bench.peers.child`` needs beside our own environment."""
+    path = [str(HERE / "engine"), str(HERE), *([str(peers.path)] if peers.path else [])]
+    return {"PYTHONPATH": os.pathsep.join(path), **(settings or {})}
+
+
 class Worker:
     """A process of ``bench.peers.child``. ``start`` and ``answer`` apart, so that several may work at the same time."""
 
-    def __init__(self, peers: Peers, side: str, root: Path, environment: Mapping[str, str] | None = None) -> None:
-        path = [str(HERE / "engine"), str(HERE), *([str(peers.path)] if peers.path else [])]
+    def __init__(self, peers: Peers, side: str, root: Path, settings: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.peers.child", side, str(root)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **(environment or {})},
+            env={**os.environ, **environment(peers, settings)},
             cwd=HERE,
         )
 
