@@ -1,5 +1,6 @@
 """What ``dg scaffold`` writes: a commented example that loads as it is, made from the descriptions of the settings."""
 
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 import dagster as dg
@@ -55,9 +56,9 @@ def _document(type_name: str, lines: list[str]) -> str:
     return "\n".join([f"type: {type_name}", "attributes:", *lines, ""])
 
 
-class _Scaffolder(dg.Scaffolder):
-    def lines(self) -> list[str]:
-        raise NotImplementedError
+class _Scaffolder(dg.Scaffolder, ABC):
+    @abstractmethod
+    def lines(self) -> list[str]: ...
 
     def scaffold(self, request: Any) -> None:
         """Write the example, and a schema for it unless there is one."""

@@ -15,7 +15,6 @@ import random
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,13 +23,12 @@ from typing import Any, Final
 from omnigraph import graph as graphs
 from omnigraph.core.errors import DataInvalid, IdempotencyMismatch, OmnigraphError
 from omnigraph.graph import Graph
-from omnigraph.testing.children import Child
 from omnigraph.testing.content import faults_of, leftovers_of
+from omnigraph.testing.crew import Crew
 from omnigraph.testing.evolving_graphs import EXAMPLES, EXTRA, Example
 
 Say = Callable[[Any], None]
 LOADERS: Final = ("ann", "bob")
-_POLL_S: Final = 0.02
 _DEADLINE_S: Final = 120.0
 _TRIES_MAX: Final = 50  # of one batch that meets one schema after the other
 
@@ -95,31 +93,21 @@ class Round:
     kill_every_s: float = 1.0
     limit_s: float = 240.0
     loaded: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict)
-    kills: int = 0
 
     def __post_init__(self) -> None:
-        self._rng = random.Random(f"{self.name}/{self.seed}")
-        self._children: dict[str, Child] = {}
+        self._crew = Crew(self._note, self.kill_every_s, random.Random(f"{self.name}/{self.seed}"))
+        self._last = len(EXAMPLES[self.name].revisions) - 1
         self._revised = 0
+
+    @property
+    def kills(self) -> int:
+        return self._crew.kills
 
     def run(self) -> list[str]:
         """What is wrong in the end; empty if nothing is."""
         start(self.root, self.name)
-        last = len(EXAMPLES[self.name].revisions) - 1
-        ends = time.monotonic() + self.limit_s
-        next_kill = time.monotonic() + self.kill_every_s
-        try:
-            while self._revised < last or not self._caught_up(last + 1):
-                if time.monotonic() > ends:
-                    return [f"not done within {self.limit_s} s: revision {self._revised}, {len(self.loaded)} batches"]
-                self._begin(last)
-                self._hear()
-                if time.monotonic() > next_kill:
-                    self._kill()
-                    next_kill = time.monotonic() + self.kill_every_s * (0.5 + self._rng.random())
-        finally:
-            for child in self._children.values():
-                child.kill()
+        if not self._crew.work(self._manned, self.limit_s):
+            return [f"not done within {self.limit_s} s: revision {self._revised}, {len(self.loaded)} batches"]
         return self._judge()
 
     def _count(self, who: str) -> int:
@@ -128,41 +116,24 @@ class Round:
     def _caught_up(self, schemas: int) -> bool:
         return all(self._count(who) >= schemas * self.loads for who in LOADERS)
 
-    def _begin(self, last: int) -> None:
-        """Start the workers that are not there: they go on behind what they have said."""
+    def _manned(self) -> bool:
+        """Whether all is done. Who is missing begins, and goes on behind what it has said."""
+        if self._revised == self._last and self._caught_up(self._last + 1):
+            return True
         for who in LOADERS:
-            if who not in self._children and self._count(who) < (self._revised + 2) * self.loads:
-                first = self._count(who)
-                self._children[who] = Child(load, self.root, self.name, who, first, (self._revised + 2) * self.loads)
-        if "compactor" not in self._children:
-            self._children["compactor"] = Child(compact, self.root, 2)
-        if "reviser" not in self._children and self._revised < last and self._caught_up(self._revised + 1):
-            self._children["reviser"] = Child(revise, self.root, self.name, self._revised + 1)
+            until = (self._revised + 2) * self.loads
+            if self._count(who) < until:
+                self._crew.begin(who, load, self.root, self.name, who, self._count(who), until)
+        self._crew.begin("compactor", compact, self.root, 2)
+        if self._revised < self._last and self._caught_up(self._revised + 1):
+            self._crew.begin("reviser", revise, self.root, self.name, self._revised + 1)
+        return False
 
-    def _hear(self) -> None:
-        for name, child in list(self._children.items()):
-            try:
-                said = child.hear(_POLL_S)
-            except TimeoutError:
-                continue
-            if said is None:
-                child.kill()
-                del self._children[name]
-            elif said[0] == "loaded":
-                self.loaded[said[1], said[2]] = said[3]
-            elif said[0] == "revised":
-                self._revised = max(self._revised, said[1])
-
-    def _kill(self) -> None:
-        name = self._rng.choice(sorted(self._children))
-        child = self._children.pop(name)
-        child.kill()
-        self.kills += 1
-        while (said := child.hear()) is not None:  # what it said before it died counts
-            if said[0] == "loaded":
-                self.loaded[said[1], said[2]] = said[3]
-            elif said[0] == "revised":
-                self._revised = max(self._revised, said[1])
+    def _note(self, said: Any) -> None:
+        if said[0] == "loaded":
+            self.loaded[said[1], said[2]] = said[3]
+        elif said[0] == "revised":
+            self._revised = max(self._revised, said[1])
 
     # --- judgement --------------------------------------------------------------------------------------------------
 

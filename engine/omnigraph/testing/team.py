@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,8 +26,9 @@ import pyarrow as pa
 from omnigraph import graph as graphs
 from omnigraph.core.errors import AlreadyExists, MergeConflict, OmnigraphError
 from omnigraph.graph import Graph
-from omnigraph.testing.children import Child
 from omnigraph.testing.content import faults_of
+from omnigraph.testing.crew import Crew
+from omnigraph.testing.replica import follow
 from omnigraph.write.sources.batch import Batch
 
 Say = Callable[[Any], None]
@@ -135,7 +135,7 @@ def clean(say: Say, root: str, who: str, first: int, count: int) -> None:
     say(("done", who, count))
 
 
-def settle(say: Say, root: str, who: str, first: int, count: int) -> None:
+def merge_all(say: Say, root: str, who: str, first: int, count: int) -> None:
     """Merge the branches one after the other, then take the bad batch back."""
     with graphs.open(root, actor=who) as graph:
         for name in AGENTS:
@@ -164,7 +164,7 @@ def read(say: Say, root: str, who: str, first: int, count: int) -> None:
         graphs.open(copy_of(root), actor=who, durability="relaxed") as copy,
     ):
         for _ in range(5):
-            follow(graph, copy)
+            catch_up(graph, copy)
             time.sleep(_POLL_S)
     say(("done", who, count))
 
@@ -183,37 +183,11 @@ def begin_copy(root: str) -> None:
         copy.notes.put("cursor", first.encode())
 
 
-def follow(graph: Graph, copy: Graph) -> None:
-    """Do to the copy what the feed tells, commit by commit. A commit that was done in part is done again: all of it can be."""
+def catch_up(graph: Graph, copy: Graph) -> None:
     cursor = copy.notes.get("cursor")
     assert cursor is not None, "begin_copy comes first"
     feed = graph.changes(cursor.decode(), before=True)
-    for ids, changes in groupby(feed, key=lambda change: change.commit_ids):
-        told = list(changes)
-        for change in told:
-            if change.kind == "schema" and change.row is not None:
-                copy.schema.apply(change.row["schema"])
-        for change in told:
-            if change.kind == "delete" and change.before is not None:
-                name, value = ("n", change.before["n"]) if change.type == "Knows" else _key(change.before)
-                copy.mutate(f"query q($k: String) {{ delete {change.type} where {name} = $k }}", params={"k": value})
-        records = [_record(change) for change in told if change.kind in ("insert", "update")]
-        if records:
-            copy.load(records, mode="merge")
-        copy.notes.put("cursor", ids[-1].encode())
-
-
-def _key(row: Any) -> tuple[str, str]:
-    name = "name" if "name" in row else "number"
-    return name, row[name]
-
-
-def _record(change: Any) -> dict[str, Any]:
-    data = dict(change.row)
-    if change.type == "Knows":
-        return {"edge": "Knows", "from": data.pop("src"), "to": data.pop("dst"), "data": data}
-    del data["id"]
-    return {"type": change.type, "data": data}
+    follow(copy, feed, keep=lambda commit: copy.notes.put("cursor", commit.encode()))
 
 
 # --- a round ------------------------------------------------------------------------------------------------------------
@@ -232,11 +206,13 @@ class Day:
     kill_every_s: float = 2.0
     limit_s: float = 240.0
     did: dict[str, int] = field(default_factory=dict)
-    kills: int = 0
 
     def __post_init__(self) -> None:
-        self._rng = random.Random(self.seed)
-        self._children: dict[str, Child] = {}
+        self._crew = Crew(self._note, self.kill_every_s, random.Random(self.seed))
+
+    @property
+    def kills(self) -> int:
+        return self._crew.kills
 
     def run(self) -> list[str]:
         """What is wrong in the end; empty if nothing is."""
@@ -244,55 +220,26 @@ class Day:
             raise ValueError(f"a day has at least {STEPS_MIN} steps")
         start(self.root, self.rows)
         begin_copy(self.root)
-        ends = time.monotonic() + self.limit_s
-        next_kill = time.monotonic() + self.kill_every_s
-        try:
-            while not self.did.get("settler"):
-                if time.monotonic() > ends:
-                    return [f"not done within {self.limit_s} s: {self.did}"]
-                self._begin()
-                self._hear()
-                if time.monotonic() > next_kill:
-                    self._kill()
-                    next_kill = time.monotonic() + self.kill_every_s * (0.5 + self._rng.random())
-        finally:
-            for child in self._children.values():
-                child.kill()
+        if not self._crew.work(self._manned, self.limit_s):
+            return [f"not done within {self.limit_s} s: {self.did}"]
         return self._judge()
 
-    def _begin(self) -> None:
-        """Start the processes that are not there: they go on behind what they have said."""
+    def _manned(self) -> bool:
+        """Whether all is done. Who is missing begins, and goes on behind what it has said."""
+        if self.did.get("merger"):
+            return True
         wanted = dict(_ENDLESS)
         at_work = [who for who in (*AGENTS, "night") if self.did.get(who, 0) < self.steps]
         wanted |= {who: receive if who == "night" else work for who in at_work}
         if not at_work:
-            wanted["settler"] = settle
+            wanted["merger"] = merge_all
         for who, call in wanted.items():
-            if who not in self._children:
-                self._children[who] = Child(call, self.root, who, self.did.get(who, 0), self.steps)
-
-    def _hear(self) -> None:
-        for who, child in list(self._children.items()):
-            try:
-                said = child.hear(_POLL_S)
-            except TimeoutError:
-                continue
-            if said is None:
-                child.kill()
-                del self._children[who]
-            else:
-                self._note(said)
+            self._crew.begin(who, call, self.root, who, self.did.get(who, 0), self.steps)
+        return False
 
     def _note(self, said: Any) -> None:
         if said[0] == "did":
             self.did[said[1]] = max(self.did.get(said[1], 0), said[2] + 1)
-
-    def _kill(self) -> None:
-        child = self._children.pop(self._rng.choice(sorted(self._children)))
-        child.kill()
-        self.kills += 1
-        while (said := child.hear()) is not None:  # what it said before it died counts
-            self._note(said)
 
     # --- judgement --------------------------------------------------------------------------------------------------
 
@@ -300,7 +247,7 @@ class Day:
         with graphs.open(self.root, actor="judge") as graph, graphs.open(copy_of(self.root)) as copy:
             for each in (graph, copy):
                 each.recover(grace_s=0)
-            follow(graph, copy)
+            catch_up(graph, copy)
             found = [f"fault: {one}" for one in faults_of(graph._engine)]
             if not graph.verify(deep=True).clean:
                 found.append("verify finds something")

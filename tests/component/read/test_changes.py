@@ -18,7 +18,8 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.read import changes as feeds
 from omnigraph.read import feed_runs
 from omnigraph.testing.grouping import together
-from tests.component.read.feed_material import content, follow, kinds
+from omnigraph.testing.replica import follow
+from tests.component.read.feed_material import content, kinds
 from tests.component.upkeep.material import engine_of
 
 SCHEMA = """

@@ -1,0 +1,64 @@
+"""Processes that work side by side and die at random: each is begun again where what it said ends."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from omnigraph.testing.children import Child
+
+_POLL_S: Final = 0.02
+
+
+class Crew:
+    """Workers by name. ``note`` is told everything that one of them says, also what it said before it was killed."""
+
+    def __init__(self, note: Callable[[Any], None], kill_every_s: float, rng: random.Random) -> None:
+        self._note = note
+        self._kill_every_s = kill_every_s
+        self._rng = rng
+        self._at_work: dict[str, Child] = {}
+        self.kills = 0
+
+    def begin(self, who: str, call: Any, *args: Any) -> None:
+        """Start a worker, unless it is at work."""
+        if who not in self._at_work:
+            self._at_work[who] = Child(call, *args)
+
+    def work(self, manned: Callable[[], bool], limit_s: float) -> bool:
+        """Hear and kill until ``manned``, which begins who is missing each time, says that all is done. False when time is up."""
+        ends = time.monotonic() + limit_s
+        next_kill = time.monotonic() + self._kill_every_s
+        try:
+            while not manned():
+                if time.monotonic() > ends:
+                    return False
+                self._hear()
+                if time.monotonic() > next_kill and self._at_work:
+                    self._kill_one()
+                    next_kill = time.monotonic() + self._kill_every_s * (0.5 + self._rng.random())
+        finally:
+            for child in self._at_work.values():
+                child.kill()
+        return True
+
+    def _hear(self) -> None:
+        for who, child in list(self._at_work.items()):
+            try:
+                said = child.hear(_POLL_S)
+            except TimeoutError:
+                continue
+            if said is None:
+                child.kill()
+                del self._at_work[who]
+            else:
+                self._note(said)
+
+    def _kill_one(self) -> None:
+        child = self._at_work.pop(self._rng.choice(sorted(self._at_work)))
+        child.kill()
+        self.kills += 1
+        while (said := child.hear()) is not None:
+            self._note(said)
