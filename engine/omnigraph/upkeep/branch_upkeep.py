@@ -136,10 +136,48 @@ class BranchUpkeep:
             again.append(key)
         return again
 
+    def _rounds(self, todo: list[str], plan: Callable[[Sequence[str], int], Iterable[list[UpkeepWork]]]) -> None:
+        """Plan, commit, and plan what was not published again, as long as it takes. ``plan``: the works of these tables, in
+        groups of which each goes into one turn; it is told how many rounds there were before."""
+        why: dict[str, str] = {}
+        for round_ in range(ROUNDS_MAX):
+            again: list[str] = []
+            for works in plan(todo, round_):
+                again += self._again(self._turns(works), why)
+            todo = self._left(dict.fromkeys(again))
+            if not todo:
+                return
+        for key in todo:
+            self.reports[key].skipped = why.get(key, "writers were faster every time")
+
+    def _one_group(
+        self, work_of: Callable[[Catalog, Pin, str | None], UpkeepWork | None]
+    ) -> Callable[[Sequence[str], int], Iterable[list[UpkeepWork]]]:
+        """A plan whose works all go into one turn. A table that cannot be worked on is skipped, and says why."""
+
+        def plan(keys: Sequence[str], _round: int) -> Iterable[list[UpkeepWork]]:
+            held = self.engine.latest(self.branch, self.meter)
+            catalog = self.engine.catalog(held.state.schema)
+            works = []
+            for key in keys:
+                pin = held.state.tables.get(key)
+                if pin is None:
+                    continue
+                try:
+                    work = work_of(catalog, pin, held.state.head.mark)
+                except OmnigraphError as error:
+                    self.reports[key].skipped = error.message
+                    continue
+                if work is not None:
+                    works.append(work)
+            yield works
+
+        return plan
+
     # --- compaction -------------------------------------------------------------------------------------------------
 
     def rewrite(self) -> None:
-        """Rewrite what is worth it. What lost to a writer once is rewritten while holding the turn, if it is small."""
+        """Rewrite what is worth it."""
         # An index in too many pieces keeps fragments apart that could be one, so it goes first.
         self.index(folds=True, only=Need.REWRITE)
         self.rewrite_planned()
@@ -151,21 +189,12 @@ class BranchUpkeep:
     def rewrite_planned(self) -> None:
         """Rewrite what is planned as long as it takes."""
         self._own_indices()
-        todo = self._left(self.reports)
-        why: dict[str, str] = {}
-        for round_ in range(ROUNDS_MAX):
-            again: list[str] = []
-            with progress.phase("rewriting"):
-                for works in self._groups(todo, inside=round_ > 0):
-                    again += self._again(self._turns(works), why)
-            todo = self._left(dict.fromkeys(again))
-            if not todo:
-                return
-        for key in todo:
-            self.reports[key].skipped = why.get(key, "writers were faster every time")
+        with progress.phase("rewriting"):
+            self._rounds(self._left(self.reports), self._rewrites)
 
-    def _groups(self, keys: Sequence[str], *, inside: bool) -> Iterable[list[UpkeepWork]]:
-        """Works as they become ready: everything that was rewritten within a few seconds goes into one turn."""
+    def _rewrites(self, keys: Sequence[str], round_: int) -> Iterable[list[UpkeepWork]]:
+        """Works as they become ready: everything that was rewritten within a few seconds goes into one turn. What lost to a
+        writer once is rewritten while holding the turn, if it is small."""
         held = self.engine.latest(self.branch, self.meter)
         progress.expect(sum(held.state.tables[key].rows for key in keys if key in held.state.tables))
         started = self.engine.clock.monotonic()
@@ -176,7 +205,7 @@ class BranchUpkeep:
             if pin is None or pin.fragments == 0:
                 continue
             try:
-                work = self._rewriting(pin, report, held.state.head.mark, inside=inside)
+                work = self._rewriting(pin, report, held.state.head.mark, inside=round_ > 0)
             except OmnigraphError as error:
                 report.skipped = error.message
                 continue
@@ -213,30 +242,15 @@ class BranchUpkeep:
 
     def settle(self, bytes_max: float) -> None:
         """Copy what tables read from other lines into the folders of their own, up to so many bytes a table."""
-        todo = self._left(self.reports) if bytes_max else []
-        why: dict[str, str] = {}
-        for _ in range(ROUNDS_MAX):
-            held = self.engine.latest(self.branch, self.meter)
-            catalog = self.engine.catalog(held.state.schema)
-            works = []
-            for key in todo:
-                pin = held.state.tables.get(key)
-                if pin is None or not any(base.needed for base in pin.bases):
-                    continue
-                try:
-                    work = self._settling(catalog, pin, held.state.head.mark, bytes_max)
-                except OmnigraphError as error:
-                    self.reports[key].skipped = error.message
-                    continue
-                if work is not None:
-                    works.append(work)
-            todo = self._left(self._again(self._turns(works), why))
-            if not todo:
-                return
-        for key in todo:
-            self.reports[key].skipped = why.get(key, "writers were faster every time")
+        if bytes_max:
+            self._rounds(
+                self._left(self.reports),
+                self._one_group(lambda catalog, pin, mark: self._settling(catalog, pin, mark, bytes_max)),
+            )
 
     def _settling(self, catalog: Catalog, pin: Pin, mark: str | None, bytes_max: float) -> UpkeepWork | None:
+        if not any(base.needed for base in pin.bases):
+            return None
         ref = TableRef(pin.location, pin.ref)
         handle = self._handle(pin)
         if settle.inherited_bytes(handle) > bytes_max:
@@ -264,26 +278,14 @@ class BranchUpkeep:
     ) -> None:
         """Build, fold and rewrite indexes: all of one table in one commit. ``settles``: of which tables those are built anew that
         lie in the folder of another line."""
-        todo = self._left(self.reports)
-        why: dict[str, str] = {}
-        for _ in range(ROUNDS_MAX):
-            held = self.engine.latest(self.branch, self.meter)
-            catalog = self.engine.catalog(held.state.schema)
-            works = []
-            for key in todo:
-                progress.advance(subject=key)
-                pin = held.state.tables.get(key)
-                if pin is None or pin.fragments == 0:
-                    continue
-                mark = held.state.head.mark
-                work = self._indexing(catalog, pin, mark, folds=folds, only=only, settles=settles(self._handle(pin)))
-                if work is not None:
-                    works.append(work)
-            todo = self._left(self._again(self._turns(works), why))
-            if not todo:
-                return
-        for key in todo:
-            self.reports[key].skipped = why.get(key, "writers were faster every time")
+
+        def indexing(catalog: Catalog, pin: Pin, mark: str | None) -> UpkeepWork | None:
+            progress.advance(subject=pin.key)
+            if pin.fragments == 0:
+                return None
+            return self._indexing(catalog, pin, mark, folds=folds, only=only, settles=settles(self._handle(pin)))
+
+        self._rounds(self._left(self.reports), self._one_group(indexing))
 
     def _indexing(
         self, catalog: Catalog, pin: Pin, mark: str | None, *, folds: bool, only: Need | None, settles: bool = False
