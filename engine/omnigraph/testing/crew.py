@@ -13,7 +13,7 @@ _POLL_S: Final = 0.02
 
 
 class Crew:
-    """Workers by name. ``note`` is told everything that one of them says, also what it said before it was killed."""
+    """Workers by name. Everything that one of them says goes to ``note``, also what it said before it was killed."""
 
     def __init__(self, note: Callable[[Any], None], kill_every_s: float, rng: random.Random) -> None:
         self._note = note

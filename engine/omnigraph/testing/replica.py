@@ -1,5 +1,5 @@
-"""A graph that follows another one by its change feed alone. Edges are told apart by a property ``n`` of their own: ids are made
-anew in a copy."""
+"""A graph that follows another one by its change feed alone. A property ``n`` tells edges apart: the copy makes their ids
+anew."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omnigraph.wire.changes import Change
 
 
 def follow(copy: Graph, feed: ChangeFeed, *, keep: Callable[[str], Any] | None = None) -> str:
-    """Do to a copy what the feed tells, swap by swap. Returns where to go on; ``keep`` is told so after each swap.
+    """Do to a copy what the feed tells, swap by swap. Returns where to go on; ``keep`` gets that place after each swap.
 
     A swap that was done in part can be done again. The feed has to be read with ``before=True``.
     """

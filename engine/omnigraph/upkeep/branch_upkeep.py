@@ -138,7 +138,7 @@ class BranchUpkeep:
 
     def _rounds(self, todo: list[str], plan: Callable[[Sequence[str], int], Iterable[list[UpkeepWork]]]) -> None:
         """Plan, commit, and plan what was not published again, as long as it takes. ``plan``: the works of these tables, in
-        groups of which each goes into one turn; it is told how many rounds there were before."""
+        groups of which each goes into one turn, given the number of rounds before."""
         why: dict[str, str] = {}
         for round_ in range(ROUNDS_MAX):
             again: list[str] = []
