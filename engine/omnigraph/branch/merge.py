@@ -35,8 +35,7 @@ from omnigraph.manifest.ancestry import Place, merge_bases, places_of, virtual_b
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.swap import Held
 from omnigraph.options import CommitOptions
-from omnigraph.read.at import find_row, reclaimed
-from omnigraph.read.failures import is_damage
+from omnigraph.read.at import find_row, not_served, opened
 from omnigraph.read.lifts import read_fills
 from omnigraph.read.place_names import At, place_text
 from omnigraph.read.states import View
@@ -160,15 +159,10 @@ class _Merge:
         for held in (txn.held, self.source):
             if place == place_of(held):
                 return View(self.engine, held, self.meter)
-        try:
-            held = self.engine.manifest.open_at(place.ref, place.version, self.meter)
-        except OmnigraphError as error:
-            if not is_damage(error):
-                raise
-            raise reclaimed(self.engine, txn.held, place.commit, self.meter) from error
-        if held.state.head.commit_id != place.commit:
-            raise reclaimed(self.engine, txn.held, place.commit, self.meter)
-        return View(self.engine, held, self.meter)
+        found = opened(self.engine, place, self.meter)
+        if isinstance(found, Held) and found.state.head.commit_id == place.commit:
+            return View(self.engine, found, self.meter)
+        raise not_served(self.engine, place, txn.held, found, self.meter)
 
 
 def merge_branches(engine: Engine, options: MergeOptions) -> MergeReceipt:

@@ -21,15 +21,14 @@ from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared, Request
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import documents
-from omnigraph.core.errors import InvalidInput, OmnigraphError, Refused
+from omnigraph.core.errors import InvalidInput, Refused
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.ancestry import Place
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.swap import Held
 from omnigraph.options import CommitOptions
-from omnigraph.read.at import reclaimed
-from omnigraph.read.failures import is_damage
+from omnigraph.read.at import not_served, opened
 from omnigraph.read.lifts import NO_FILLS, Fills, read_fills
 from omnigraph.read.place_names import At, place_text, read_commit_name
 from omnigraph.read.places import commit_named, find_place
@@ -261,15 +260,10 @@ def _fills(txn: Txn, task: Task) -> Fills:
 
 def _open(txn: Txn, row: CommitRow, version: int, head: str) -> Held:
     """The state at a version of the line that has the commit, if it still is there."""
-    try:
-        found = txn.engine.manifest.open_at(row.ref, version, txn.meter)
-    except OmnigraphError as error:
-        if not is_damage(error):
-            raise
-        raise reclaimed(txn.engine, txn.held, row.commit_id, txn.meter) from error
-    if head not in (found.state.head.commit_id, *found.state.commits_of_version()):
-        raise reclaimed(txn.engine, txn.held, row.commit_id, txn.meter)
-    return found
+    found = opened(txn.engine, Place(row.ref, version, head), txn.meter)
+    if isinstance(found, Held) and head in (found.state.head.commit_id, *found.state.commits_of_version()):
+        return found
+    raise not_served(txn.engine, Place(row.ref, version, row.commit_id), txn.held, found, txn.meter)
 
 
 def _schema_differs(txn: Txn, old: Held, what: str) -> Refused:

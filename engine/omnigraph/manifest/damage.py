@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, StoreRefused
 from omnigraph.store import layout
 from omnigraph.table import checksums
 from omnigraph.table.dataset import TableRef
-from omnigraph.table.errors import brief
+from omnigraph.table.errors import Fate, brief
 from omnigraph.table.torn import torn_version
-from omnigraph.table.version_list import version_files
+from omnigraph.table.version_list import version_files, version_path
 
 if TYPE_CHECKING:
     from omnigraph.store import Store
@@ -45,6 +45,37 @@ def unreadable(store: Store, ref: TableRef, error: Exception) -> OmnigraphError:
         hint=repair_hint(store.uri),
         object="__manifest",
     )
+
+
+def of_version(store: Store, ref: TableRef, version: int, error: Exception) -> OmnigraphError:
+    """The error of reading one version of a line. The error as it is where the version is not there, or has a file named. A version
+    file is asked first: where it is damaged, so is what it says of the others."""
+    if isinstance(error, OmnigraphError) and is_absent(error):
+        return error
+    found = None if store.is_remote else _bad_version(store, ref, version)
+    if found is not None:
+        return found
+    if isinstance(error, OmnigraphError) and (not isinstance(error, Corruption) or "file" in error.facts):
+        return error
+    said = error.message if isinstance(error, OmnigraphError) else brief(error)
+    path = version_path(ref, version)
+    return Corruption(
+        f"version {version} of __manifest does not read: {said}: file={path}",
+        hint=repair_hint(store.uri),
+        object="__manifest",
+        version=version,
+        file=path,
+    )
+
+
+def is_absent(error: OmnigraphError) -> bool:
+    """Whether the version itself is not there, which a cleanup may have done."""
+    return error.facts.get("fate") == Fate.MISSING_VERSION.value
+
+
+def facts_of(error: OmnigraphError) -> dict[str, Any]:
+    """What a refusal repeats of the damage that is its reason."""
+    return {name: error.facts[name] for name in ("object", "table_key", "version", "file") if name in error.facts}
 
 
 def _bad_version(store: Store, ref: TableRef, version: int) -> Corruption | None:

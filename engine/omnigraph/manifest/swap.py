@@ -111,7 +111,14 @@ class Manifest:
             raise damage.unreadable(self._tables.store, self.ref(ref), error) from error
 
     def open_at(self, ref: str | None, version: int, meter: Meter | None = None) -> Held:
-        return self._held(ref, self._tables.open(self.ref(ref), version, meter, "manifest"), meter)
+        """The state at a version. One that is there and does not read is ``Corruption`` with its file."""
+        try:
+            with panics_raised():
+                return self._held(ref, self._tables.open(self.ref(ref), version, meter, "manifest"), meter)
+        except (StoreUnavailable, StoreRefused):
+            raise
+        except Exception as error:
+            raise damage.of_version(self._tables.store, self.ref(ref), version, error) from error
 
     def moved(self, held: Held, meter: Meter | None = None) -> bool:
         """Whether a next version exists: one HEAD. Says nothing once that version may have been reclaimed."""

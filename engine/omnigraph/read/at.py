@@ -129,35 +129,45 @@ def _no_commit(commit_id: str, why: str) -> NotFound:
 
 def open_place(engine: Engine, place: Place, current: Held, meter: Meter) -> Held:
     """The state at a place, if it is the state of that commit. ``current``: a newest state, for the error where it is not."""
-    held = _try(engine, place, meter)
-    found = _found(held, place) if held is not None else None
-    boundary = 0
-    if found != place.commit:
-        # Only now: what opens and says the right id needs neither the newest state nor the boundary.
-        identity = _identity(engine, place)
-        current = engine.latest_of(identity, meter) or current
-        repeated = current.state.head.boundary if place.ref == current.state.ref else 0
-        boundary = engine.boundary.value(identity, repeated=repeated, meter=meter)
-    match judge(asked=place.commit, found=found, version=place.version, boundary=boundary):
-        case Verdict.RECLAIMED:
-            raise reclaimed(engine, current, place.commit, meter)
-        case Verdict.CORRUPT:
-            if found is None and _moved_aside(engine, place, meter):
-                raise Reclaimed(
-                    f"commit {place.commit} was lost in a power cut: its version {place.version} was torn",
-                    commit_id=place.commit,
-                    oldest=None,
-                )
-            state = "is missing" if found is None else f"belongs to commit {found}"
-            raise Corruption(
-                f"version {place.version} of __manifest {state}; the history names it for {place.commit}",
-                object="__manifest",
-                version=place.version,
-                expected=place.commit,
-                actual=found,
-            )
-    assert held is not None
-    return held
+    held = opened(engine, place, meter)
+    if isinstance(held, Held) and _found(held, place) == place.commit:
+        return held  # needs neither the newest state nor the boundary
+    raise not_served(engine, place, current, held, meter)
+
+
+def not_served(
+    engine: Engine, place: Place, current: Held, instead: Held | OmnigraphError, meter: Meter
+) -> OmnigraphError:
+    """The error for a place that is not what the history says. ``instead``: what opened there, or why nothing did."""
+    identity = _identity(engine, place)
+    current = engine.latest_of(identity, meter) or current
+    repeated = current.state.head.boundary if place.ref == current.state.ref else 0
+    boundary = engine.boundary.value(identity, repeated=repeated, meter=meter)
+    found = _found(instead, place) if isinstance(instead, Held) else None
+    if judge(asked=place.commit, found=found, version=place.version, boundary=boundary) is Verdict.RECLAIMED:
+        return reclaimed(engine, current, place.commit, meter)
+    if found is None and _moved_aside(engine, place, meter):
+        return Reclaimed(
+            f"commit {place.commit} was lost in a power cut: its version {place.version} was torn",
+            commit_id=place.commit,
+            oldest=None,
+        )
+    if isinstance(instead, OmnigraphError) and "file" in instead.facts:
+        return Corruption(
+            f"commit {place.commit} cannot be read: {instead.message}",
+            hint=instead.hint,
+            **{**instead.facts, "object": "__manifest", "version": place.version, "expected": place.commit},
+        )
+    path = version_path(TableRef(layout.MANIFEST, place.ref), place.version)
+    state = "is missing" if found is None else f"belongs to commit {found}"
+    return Corruption(
+        f"version {place.version} of __manifest {state}; the history names it for {place.commit}: file={path}",
+        object="__manifest",
+        version=place.version,
+        file=path,
+        expected=place.commit,
+        actual=found,
+    )
 
 
 def _moved_aside(engine: Engine, place: Place, meter: Meter) -> bool:
@@ -176,13 +186,13 @@ def _found(held: Held, place: Place) -> str:
     return place.commit if place.commit in held.state.commits_of_version() else held.state.head.commit_id
 
 
-def _try(engine: Engine, place: Place, meter: Meter) -> Held | None:
-    """The manifest at the version of a place; None if that is not there, or not whole, any more."""
+def opened(engine: Engine, place: Place, meter: Meter) -> Held | OmnigraphError:
+    """The manifest at the version of a place; the error if that is not there, or not whole, any more."""
     try:
         return engine.manifest.open_at(place.ref, place.version, meter)
     except OmnigraphError as error:
-        if is_damage(error):
-            return None
+        if isinstance(error, Corruption) or is_damage(error):
+            return error
         raise
 
 
@@ -224,8 +234,8 @@ def _oldest_left(engine: Engine, current: Held, meter: Meter) -> str | None:
     commits = [row for row in engine.history.rows(current, meter) if isinstance(row, CommitRow)]
     for row in reversed(commits):
         if row.manifest_version in left:
-            held = _try(engine, _place(row), meter)
-            if held is not None and _found(held, _place(row)) == row.commit_id:
+            held = opened(engine, _place(row), meter)
+            if isinstance(held, Held) and _found(held, _place(row)) == row.commit_id:
                 return row.commit_id
     return current.state.head.commit_id
 

@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from omnigraph.commit.engine import Engine, gather
 from omnigraph.core import operation
-from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
+from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.core.shown import html_table
+from omnigraph.manifest.ancestry import Place
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.swap import Held
-from omnigraph.read.at import reclaimed
-from omnigraph.read.failures import is_damage
+from omnigraph.read.at import not_served, opened
 from omnigraph.read.lifts import Fills
 from omnigraph.read.place_names import At
 from omnigraph.read.places import find_place
@@ -93,12 +93,11 @@ def state_as_of(engine: Engine, held: Held, commit_id: str, meter: Meter) -> Hel
     later = set().union(*written[place + 1 :]) - set().union(*written[: place + 1])
     if not later:
         return held
-    try:
-        before = engine.manifest.open_at(held.state.ref, held.version - 1, meter).state
-    except OmnigraphError as error:
-        if not is_damage(error):
-            raise
-        raise reclaimed(engine, held, commit_id, meter) from error
+    earlier = Place(held.state.ref, held.version - 1, commit_id)
+    found = opened(engine, earlier, meter)
+    if not isinstance(found, Held):
+        raise not_served(engine, earlier, held, found, meter)
+    before = found.state
     old = {pin.identity: pin for pin in before.tables.values()}
     tables = {
         key: old[pin.identity] if pin.identity in later and pin.identity in old else pin

@@ -82,6 +82,7 @@ def not_whole(store: Store, ref: TableRef, version: int, error: OmnigraphError) 
     return Corruption(
         f"version {version} of {ref.relative} is not whole: {torn.why}: file={torn.path}",
         hint=restore_hint(store.uri),
+        object=ref.relative,
         table=ref.relative,
         version=version,
         file=torn.path,

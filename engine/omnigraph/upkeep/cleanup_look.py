@@ -19,6 +19,7 @@ from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, Refused,
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.staging_record import RECORD_LIFE_S, Records
 from omnigraph.manifest.checkpoints import list_checkpoints
+from omnigraph.manifest.damage import facts_of
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
@@ -228,6 +229,7 @@ def _checkpoints(engine: Engine, meter: Meter) -> tuple[list[Checkpoint], dict[s
             f"a checkpoint cannot be read, so what it pins is not known: {error.message}",
             hint="`omnigraph verify` names what is wrong with it",
             reason="unreadable-checkpoint",
+            **facts_of(error),
         ) from error
 
 
@@ -301,6 +303,7 @@ def _branch(
             hint="run `omnigraph verify`",
             reason="unreadable-branch",
             branch=branch,
+            **facts_of(error),
         ) from error
     if then.head.commit_id != oldest.commit_id:
         raise Refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -272,3 +273,62 @@ def test_a_damaged_data_file_of_the_manifest_is_named_whatever_reads_it(
                     named += 1
             path.write_bytes(whole)
     assert named > 30
+
+
+# --- old versions of the manifest ---------------------------------------------------------------------------------------
+
+OLD = 3  # of the commits below; what is damaged is what it alone left
+OLD_CALLS: dict[str, Callable[[og.Graph, list[str]], Any]] = {
+    "at": lambda graph, ids: graph.snapshot(at=ids[OLD]),
+    "diff from": lambda graph, ids: list(graph.diff(ids[OLD])),
+    "diff to": lambda graph, ids: list(graph.diff(ids[1], ids[OLD])),
+    "changes": lambda graph, ids: list(graph.changes(ids[OLD])),
+    "history": lambda graph, ids: graph.history("Person", "ann"),
+    "restore": lambda graph, ids: graph.restore(ids[OLD]),
+    "revert it": lambda graph, ids: graph.revert(ids[OLD]),
+    "revert the next": lambda graph, ids: graph.revert(ids[OLD + 1]),
+    "checkpoint": lambda graph, ids: graph.checkpoints.create("there", at=ids[OLD]),
+    "branch": lambda graph, ids: graph.branches.create("there", at=ids[OLD]),
+    "cleanup": lambda graph, ids: graph.plan_cleanup(4, min_age="0s"),  # OLD is the oldest that it keeps
+}
+
+
+@pytest.mark.parametrize("call", OLD_CALLS)
+@pytest.mark.parametrize("which", ["version", "data"])
+def test_an_old_version_of_the_manifest_that_is_damaged_is_named_with_its_file(
+    local_root: str, which: str, call: str
+) -> None:
+    with og.init(local_root, "node Person { name: String @key  age: I32? }") as graph:
+        ids = [str(graph.snapshot().commit_id)]
+        for number in range(6):
+            names = ("ann", f"p{number}") if number in (0, 4) else (f"p{number}",)
+            graph.load([{"type": "Person", "data": {"name": name, "age": number}} for name in names], mode="merge")
+            ids.append(str(graph.snapshot().commit_id))
+        version = graph._engine.manifest.open_at(None, OLD + 1)
+        assert version.state.head.commit_id == ids[OLD]
+        data = strict.fragment_files(version.handle)[-1].rpartition("/")[2]
+    name = {
+        "version": f"__manifest/_versions/{(1 << 64) - 1 - version.version:020d}.manifest",
+        "data": f"__manifest/data/{data}",
+    }[which]
+    rng = random.Random(7)
+    for number, damage in enumerate((*DAMAGES, *(["flipped"] * 8))):
+        root = f"{local_root}-{number}"
+        shutil.copytree(local_root, root)
+        path = Path(root, name)
+        if damage == "flipped":
+            bits = bytearray(path.read_bytes())
+            bits[rng.randrange(len(bits))] ^= 1 << rng.randrange(8)
+            path.write_bytes(bits)
+        else:
+            DAMAGES[damage](path)
+        try:
+            with og.open(root) as graph:
+                OLD_CALLS[call](graph, ids)
+        except (Corruption, Refused) as error:
+            assert error.code == "corruption" or call == "cleanup", (damage, error)
+            assert (error.object, error.version) == ("__manifest", version.version), (damage, error)
+            assert str(error.facts["file"]).endswith(path.name) and path.name in error.message, (damage, error)
+        else:
+            # History is a list of what tables hold. A cleanup goes by what is there, and a bit may lie where nobody looks.
+            assert call == "history" or damage == "flipped" or (call, which) == ("cleanup", "version")
