@@ -65,6 +65,14 @@ class Conflicts:
                 "divergent_schema", one.type, None, one.prop, one.base, one.source, one.target, element=one.element
             )
 
+    def add_names(self, types: Iterable[str]) -> None:
+        for name in types:
+            said = (
+                f"{name} is another type in the target, whose name the source has taken: merge the source at a commit "
+                "before it used the name again, then merge it once more"
+            )
+            self.add("divergent_schema", name, None, None, None, None, None, message=said)
+
     def add_losses(self, losses: Losses) -> None:
         """One side changed rows of what the other one dropped."""
         for loss in losses.found:

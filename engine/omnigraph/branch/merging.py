@@ -93,6 +93,8 @@ class Merging:
         conflicts.add_schema(self.schema.conflicts)
         self.refuse(conflicts)
         self.look()
+        conflicts.add_names(self.names_in_use())
+        self.refuse(conflicts)
         self.merge_rows()
         for key, found in self.rows.items():
             conflicts.add_rows(self.tables[key].merged, found.clashes, found.clashes_total)
@@ -145,6 +147,14 @@ class Merging:
             )
             self.tables[declared.table_key] = one
             self.actions[declared.table_key] = self.action(one)
+
+    def names_in_use(self) -> Iterator[str]:
+        """Types whose name is another table's in the target. A plan knows tables by their names and cannot do both."""
+        state = self.txn.state
+        for key, one in self.tables.items():
+            held, own = state.tables.get(key), one.target.pin
+            if held is not None and (own is None or own.identity != held.identity):
+                yield one.merged.name
 
     def action(self, one: TableMerge) -> Action:
         pins = TablePins(tuple(base.pin for base in one.bases.values()), one.source.pin, one.target.pin)

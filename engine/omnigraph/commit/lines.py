@@ -25,6 +25,7 @@ from omnigraph.store import layout
 UNKNOWN_REF: Final = "unknown-ref"
 UNREADABLE_BRANCH: Final = "unreadable-branch"
 UNRESOLVED_BRANCH: Final = "unresolved-branch"
+UNKNOWN_INTENT: Final = "unknown-intent"
 
 
 @dataclass(frozen=True)
@@ -167,14 +168,18 @@ def _source(engine: Engine, entry: NameEntry, meter: Meter) -> State | Trouble |
 
 
 def unresolved(engine: Engine, intents: Iterable[Intent], lines: GraphLines, meter: Meter) -> dict[str, Trouble]:
-    """Intents, by their operation, of branches of which there is no line and which were not deleted either. Nothing is known
-    about what they need: they are left."""
+    """Intents, by their operation, that a later release has written, and those of branches of which there is no line and which
+    were not deleted either. Nothing is known about what they need: they are left."""
     known = {line.identity for line in lines.lines}
     found = {}
     for intent in intents:
+        key = layout.intent_key(intent.op)
+        if intent.why_unknown is not None:
+            message = f"the intent {key} was written by a later release: {intent.why_unknown}"
+            found[intent.op] = Trouble(UNKNOWN_INTENT, message, key)
+            continue
         if intent.branch.identity in known or _deleted(engine, intent.branch.identity, meter):
             continue
-        key = layout.intent_key(intent.op)
         found[intent.op] = Trouble(
             UNRESOLVED_BRANCH,
             f"the intent {key} is of branch {intent.branch.name[:80]!r} ({intent.branch.identity[:40]}), which this release "

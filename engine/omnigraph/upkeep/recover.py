@@ -43,7 +43,8 @@ def recover(
     intents = {op: intent for op, intent in read if intent is not None}
     lines = read_lines(engine, meter)
     scope = lines.scope(branches)
-    away = {line.identity for line in lines.lines} - {lines.named(branch).identity for branch in scope}
+    named = {lines.named(branch).identity for branch in scope}
+    away = set() if branches is None else {line.identity for line in lines.lines} - named
     strange = unresolved(engine, intents.values(), lines, meter)
     left += strange
     for op, intent in intents.items():

@@ -7,13 +7,14 @@ are given up are listed: in the default mode of durability they were never ackno
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.engine import MAIN, Branch, Engine
 from omnigraph.commit.lines import list_folders
+from omnigraph.commit.plan import BranchName
 from omnigraph.commit.recovery.torn import move_aside
 from omnigraph.core.errors import (
     Corruption,
@@ -59,12 +60,11 @@ def repair_lines(engine: Engine, *, confirm: bool, force: bool, meter: Meter) ->
     if engine.store.is_remote:
         return ()
     refs = [None, *(folder for folder in list_folders(engine, meter) if layout.line_identity(folder) is not None)]
-    found = []
-    for ref in refs:
-        line = _look(engine, ref, meter)
-        if line.torn:
-            found.append(_repair(engine, line, confirm=confirm, force=force, meter=meter))
-    return tuple(found)
+    lines = [_look(engine, ref, meter) for ref in refs]
+    children = [line.left for line in lines if line.left is not None and line.left.head.closed is None]
+    return tuple(
+        _repair(engine, line, children, confirm=confirm, force=force, meter=meter) for line in lines if line.torn
+    )
 
 
 def _look(engine: Engine, ref: str | None, meter: Meter) -> _Line:
@@ -116,8 +116,10 @@ def _torn_pin(engine: Engine, ref: TableRef, version: int, meter: Meter) -> str 
     return next(iter(new_file_checks.damaged(handle).values()), None)
 
 
-def _repair(engine: Engine, line: _Line, *, confirm: bool, force: bool, meter: Meter) -> LineRepair:
-    reason = _named_by(engine, line, meter)
+def _repair(
+    engine: Engine, line: _Line, children: Sequence[State], *, confirm: bool, force: bool, meter: Meter
+) -> LineRepair:
+    reason = _named_by(engine, line, children, meter)
     if reason is None and line.damaged and not force:
         reason = NEEDS_FORCE
     given_up = tuple(_commits(engine, line))
@@ -126,7 +128,7 @@ def _repair(engine: Engine, line: _Line, *, confirm: bool, force: bool, meter: M
     if done:
         move_aside(engine, line.torn, actor=None, line=line.ref, newest_left=newest, given_up=given_up, meter=meter)
         engine.tables.forget(TableRef(layout.MANIFEST, line.ref))
-        engine.drop(MAIN)
+        engine.drop(_branch_of(line.ref))
     return LineRepair(
         line=line.ref,
         newest_left=newest,
@@ -137,9 +139,19 @@ def _repair(engine: Engine, line: _Line, *, confirm: bool, force: bool, meter: M
     )
 
 
-def _named_by(engine: Engine, line: _Line, meter: Meter) -> str | None:
-    """A checkpoint, branch or boundary that rests on a version which would go."""
+def _branch_of(ref: str | None) -> Branch:
+    identity = None if ref is None else layout.line_identity(ref)
+    return MAIN if identity is None else BranchName("", identity)
+
+
+def _named_by(engine: Engine, line: _Line, children: Sequence[State], meter: Meter) -> str | None:
+    """A checkpoint, branch or boundary that rests on a version which would go. ``children``: the states of branches that are
+    there."""
     versions = {one.version for one in line.torn}
+    for child in children:
+        parent = child.head.parent
+        if parent is not None and parent.ref == line.ref and parent.manifest_version in versions:
+            return f"branch {child.head.name!r} was made from version {parent.manifest_version}: restore the line from a backup"
     try:
         for checkpoint in list_checkpoints(engine.store, meter):
             if checkpoint.ref == line.ref and checkpoint.manifest_version in versions:
@@ -148,6 +160,8 @@ def _named_by(engine: Engine, line: _Line, meter: Meter) -> str | None:
             source = entry.source
             if source is not None and source.ref == line.ref and source.manifest_version in versions:
                 return f"branch {entry.name!r} is being made from version {source.manifest_version}"
+            if line.left is None and entry.state == "bound" and entry.ref == line.ref:
+                return f"branch {entry.name!r} has no other version: restore the line from a backup"
     except OmnigraphError as error:
         return error.message
     if line.left is None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.intent import Intent
-from omnigraph.commit.lines import GraphLines, owned_keys, read_lines, unresolved
+from omnigraph.commit.lines import UNKNOWN_INTENT, GraphLines, owned_keys, read_lines, unresolved
 from omnigraph.commit.txn import pinned_table
 from omnigraph.core import progress
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
@@ -55,7 +55,10 @@ def verify(
     notes: list[str] = []
     lines = read_lines(engine, meter, artefacts.lines)
     troubles = [*lines.troubles, *unresolved(engine, intents, lines, meter).values()]
-    problems += [Problem(DAMAGE, trouble.code, trouble.message) for trouble in troubles]
+    problems += [
+        Problem(PENDING if trouble.code == UNKNOWN_INTENT else DAMAGE, trouble.code, trouble.message)
+        for trouble in troubles
+    ]
     problems += _checkpoint_problems(engine, meter)
     held_by_branch = {branch: lines.named(branch).held for branch in lines.scope(branches)}
     files = FileCheck(engine)
@@ -146,6 +149,8 @@ def _intents(engine: Engine, meter: Meter) -> tuple[list[Intent], list[Problem]]
             continue
         if intent is not None:
             found.append(intent)
+            if intent.why_unknown is not None:
+                continue  # said with the lines
             what = "is waiting for its turn" if intent.plan is None else "has not ended"
             tables = ", ".join(sorted(intent.keys))
             problems.append(Problem(PENDING, "intent", f"the {intent.kind} {op} of {tables} {what}"))
