@@ -26,7 +26,15 @@ from omnigraph.core.progress import Listener
 from omnigraph.graph_schema import GraphSchema, read_schema
 from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
 from omnigraph.manifest.schema_id import schema_id
-from omnigraph.options import CommitOptions, LoadOptions, check_actor, check_flag, check_rate, check_switch
+from omnigraph.options import (
+    CommitOptions,
+    LoadOptions,
+    check_actor,
+    check_commit,
+    check_flag,
+    check_rate,
+    check_switch,
+)
 from omnigraph.store import open_store
 
 if TYPE_CHECKING:
@@ -76,6 +84,7 @@ def init(
     actor = check_actor(actor)
     groups = check_switch("group", None, "OMNIGRAPH_GROUP", default=True)
     engine = Engine(open_store(uri, storage_options), durability=promised, groups=groups)
+    engine.combine = check_commit(None)
     with entering(engine, "init", writes=True):
         create_graph(
             engine,
@@ -99,6 +108,7 @@ def open(
     durability: str | None = None,
     group: bool | None = None,
     verify_reads: bool | None = None,
+    commit: Mapping[str, bool] | None = None,
 ) -> Graph:
     """Open a graph. Opening for writing first ends what dead processes of this host and finished writers left behind.
 
@@ -107,11 +117,13 @@ def open(
     promises on a local disk; ``commit`` survives a power cut, ``relaxed`` the end of the process. None: what
     ``OMNIGRAPH_DURABILITY`` says, else ``commit``. ``verify_reads``: compare each file of a table on a local disk with its
     checksum before its first use. None: what ``OMNIGRAPH_VERIFY_READS`` says, else not. ``group``: whether writes of several
-    threads may share a swap; None: what ``OMNIGRAPH_GROUP`` says, else they may.
+    threads may share a swap; None: what ``OMNIGRAPH_GROUP`` says, else they may. ``commit``: ``{"combine": True}`` lets writes
+    of several processes share one as well (experimental); without it, what ``OMNIGRAPH_COMMIT_COMBINE`` says, else not.
     """
     promised = durability_of(durability)
     groups = check_switch("group", group, "OMNIGRAPH_GROUP", default=True)
     verified = check_switch("verify_reads", verify_reads, VERIFY_READS, default=False)
+    combine = check_commit(commit)
     check_flag("read_only", read_only)
     check_flag("exclusive", exclusive)
     if read_only and exclusive:
@@ -120,7 +132,7 @@ def open(
     actor = check_actor(actor)
     store = open_store(uri, storage_options)
     engine = Engine(store, read_only=read_only, durability=promised, groups=groups, verify_reads=verified)
-    engine.bounds = bounds
+    engine.bounds, engine.combine = bounds, combine
     with entering(engine, "open"):
         meter = Meter()
         engine.latest(MAIN, meter)

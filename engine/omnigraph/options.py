@@ -27,6 +27,7 @@ ON_BAD_ROW: Final[tuple[OnBadRow, ...]] = get_args(OnBadRow)
 ON_MISSING_ENDPOINT: Final[tuple[OnMissingEndpoint, ...]] = get_args(OnMissingEndpoint)
 CHECKS: Final[tuple[Check, ...]] = get_args(Check)
 
+COMBINE: Final = "OMNIGRAPH_COMMIT_COMBINE"
 DEADLINE_S: Final = 60.0
 _DEADLINE_S_MAX: Final = 1e9  # beyond it a lock cannot be told how long to wait; thirty years are as good as no end
 
@@ -233,6 +234,17 @@ def check_switch(
             f"{variable} is 0 or 1, not {_shown(text)}", hint=f"set {variable}=0, set it to 1, or unset it"
         )
     return default if not text else text == "1"
+
+
+def check_commit(value: object, environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether writes may share a swap with those of other processes, by ``commit={"combine": …}`` or the environment."""
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidInput(f"commit is a mapping or None, not {_shown(value)}", hint='pass commit={"combine": True}')
+    given = {} if value is None else dict(value)
+    unknown = sorted(str(name) for name in given if name != "combine")
+    if unknown:
+        raise InvalidInput(f"commit has no member {_shown(unknown[0])}", hint='pass commit={"combine": True}')
+    return check_switch("commit['combine']", given.get("combine"), COMBINE, default=False, environment=environment)
 
 
 def check_flag(name: str, value: object) -> bool:

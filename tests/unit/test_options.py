@@ -13,7 +13,7 @@ import pytest
 import omnigraph as og
 from omnigraph.core.errors import InvalidInput, LimitExceeded
 from omnigraph.distributed.staging_txn import StagingTxn
-from omnigraph.options import MODES, CommitOptions, LoadOptions, check_actor
+from omnigraph.options import COMBINE, MODES, CommitOptions, LoadOptions, check_actor, check_commit
 
 WRONG: list[tuple[str, Any]] = [
     ("branch", None), ("branch", ""), ("branch", 7), ("branch", b"main"), ("branch", "\udcff"),
@@ -109,3 +109,15 @@ def test_a_handle_refuses_a_wrong_actor(name: str, value: Any, tmp_path: Path) -
         ):
             with pytest.raises(InvalidInput, match=name):
                 call(actor=value)
+
+
+def test_combining_is_asked_for_by_the_call_then_the_environment() -> None:
+    assert not check_commit(None, {})
+    assert check_commit(None, {COMBINE: "1"}) and check_commit({"combine": True}, {})
+    assert not check_commit({"combine": False}, {COMBINE: "1"}) and check_commit({}, {COMBINE: "1"})
+    wrong: list[Any] = [{"offers": True}, {"combine": 1}, True, [("combine", True)]]
+    for value in wrong:
+        with pytest.raises(InvalidInput, match="commit"):
+            check_commit(value, {})
+    with pytest.raises(InvalidInput, match=COMBINE):
+        check_commit(None, {COMBINE: "yes"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import swap_stands
@@ -69,13 +69,28 @@ class Spots:
     after: str = "advance.after_swap"
 
 
+class Rivals(Protocol):
+    """The other writers of a line, as one that swaps meets them."""
+
+    def lost_swap(self) -> None:
+        """A swap was lost to one of them; nothing of it landed."""
+
+    def pause_s(self, attempt: int) -> float:
+        """How long to wait before this attempt, from 2."""
+        ...
+
+    def newest(self, branch: Branch) -> Held:
+        """The newest state, by listing."""
+        ...
+
+
 @dataclass(frozen=True)
 class Terms:
     """How long to go on, and what else happens on the way.
 
     ``resolute``: go on after every failure of the store, because what was begun has to be ended. ``swapped`` is called between
     a swap and the look at the boundary, for what may go on beside that look. ``ghost_ends``: a version that no reader will see ends
-    the loop."""
+    the loop. ``rivals``: how the caller meets the writers it has lost a swap to; without it the loop only waits and looks again."""
 
     attempts: int
     deadline: Deadline | None = None
@@ -83,6 +98,7 @@ class Terms:
     spots: Spots = Spots()
     swapped: Callable[[Held], None] | None = None
     ghost_ends: bool = False
+    rivals: Rivals | None = None
 
     def over(self, attempts: int) -> bool:
         """Whether to stop after so many attempts. One is always made."""
@@ -140,14 +156,15 @@ def advance(
     pause = False
     while True:
         if pause:
-            engine.clock.sleep(engine.timing.jitter_s(min(attempt + 1, BACKOFF_ATTEMPTS_MAX)))
+            pause_s = engine.timing.jitter_s if terms.rivals is None else terms.rivals.pause_s
+            engine.clock.sleep(pause_s(min(attempt + 1, BACKOFF_ATTEMPTS_MAX)))
         if terms.over(attempt):
             return GaveUp(held, failure, may_stand)
         attempt += 1
         pause = True
         try:
             if held is None or attempt > 1:
-                held = engine.latest(branch, meter)
+                held = engine.latest(branch, meter) if terms.rivals is None else terms.rivals.newest(branch)
             proposal = propose(held)
             if isinstance(proposal, Answer):
                 return Answered(held, proposal.value)
@@ -165,6 +182,8 @@ def advance(
             if terms.ghost_ends:
                 return Ghost(engine.latest(branch, meter))
         except SwapLost:
+            if terms.rivals is not None:
+                terms.rivals.lost_swap()
             continue
         except SyncFailed as error:
             # Linux reports a failed sync once: the same file is not synced again. The caller ends what it has begun.

@@ -50,6 +50,12 @@ class Durable:
     def mode(self) -> Durability:
         return self._rules.mode
 
+    @property
+    def may_say_applied(self) -> bool:
+        """Whether an intent of this handle may say that its plan is applied, once a swap of that plan was sent: the swap's
+        sync has covered the plan's files."""
+        return self._rules.may_write_applied(own_plan=True, synced=True)
+
     # --- around a swap --------------------------------------------------------------------------------------------------
 
     def stamp(self, state: State, change: Change | Merged) -> Change | Merged:

@@ -23,6 +23,7 @@ from omnigraph.commit.plan import BranchName, Owner
 from omnigraph.commit.pressure import Bounds
 from omnigraph.commit.queue.lease import QueueLeases
 from omnigraph.commit.queue.timing import ContentionTiming
+from omnigraph.commit.taking_along import AppliedPlans
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
 from omnigraph.core.errors import Corruption, InvalidInput, NotFound, OmnigraphError, Refused
 from omnigraph.core.ids import is_ulid
@@ -61,6 +62,7 @@ class Engine:
         durability: Durability | None = None,
         groups: bool = True,
         verify_reads: bool = False,
+        combine: bool = False,
     ) -> None:
         self.store = store
         self.uri = store.uri
@@ -79,6 +81,8 @@ class Engine:
         self.leases = QueueLeases()
         self.bounds = Bounds()
         self.groups = groups  # whether requests of this handle may share a swap
+        self.combine = combine  # whether plans of this handle may share a swap with those of other processes
+        self.applied = AppliedPlans()
         self.owner = this_process()
         self.names_seen: dict[str, float] = {}  # entries ``making`` of others, and when this process first saw each
         self.exclusive_token: str | None = None  # what the head row says while this handle uses the graph exclusively

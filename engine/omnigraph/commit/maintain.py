@@ -281,7 +281,8 @@ def _publish(
             return Answer(None)
         pins = {key: upkept_pin(held.state.tables[key], lines[key].handle) for key in ahead}
         counts = {key: (Counts(unchanged=pin.rows),) for key, pin in pins.items()}
-        return Swap(on_state(publish_change(plan, pins, counts), held.state, plan), swap_properties(plan))
+        change = on_state(publish_change(plan, pins, counts), held.state, plan)
+        return Swap(change, swap_properties(plan, change))
 
     outcome = advance(
         engine,

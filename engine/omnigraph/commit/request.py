@@ -57,7 +57,7 @@ class Prepared(Work):
 @dataclass(frozen=True)
 class Outcome:
     """How the write ended. ``row`` is None where nothing had to change. ``rows``: of all requests of its plan, in order; ``swap``: the
-    ids of the commits of its swap, where it was made earlier. ``cost``: what they cost together, where they were several."""
+    ids of all commits of its swap, those of other plans included. ``cost``: what they cost together, where they were several."""
 
     row: CommitRow | None
     replayed: bool = False

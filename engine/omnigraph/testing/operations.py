@@ -38,7 +38,7 @@ TYPES = ("T1", "T2", "T3", "T4")
 
 
 def schema_of(width: int = len(TYPES)) -> str:
-    return "".join(f"node {name} {{ name: String @key n: I32? }}\n" for name in TYPES[:width])
+    return "".join(f"node T{number} {{ name: String @key n: I32? }}\n" for number in range(1, width + 1))
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def register(operation: Operation) -> Operation:
 
 
 @contextlib.contextmanager
-def opened(root: str) -> Iterator[Engine]:
-    engine = Engine(open_store(root))
+def opened(root: str, *, combine: bool = False) -> Iterator[Engine]:
+    engine = Engine(open_store(root), combine=combine)
     try:
         yield engine
     finally:
@@ -90,7 +90,7 @@ def create(root: str, width: int = len(TYPES)) -> None:
 
 
 def keys_of(width: int) -> list[str]:
-    return [f"node:{name}" for name in TYPES[:width]]
+    return [f"node:T{number}" for number in range(1, width + 1)]
 
 
 def rows_for(txn: Txn, key: str, names: Sequence[str]) -> pa.Table:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-from omnigraph.commit.advance import Answer, Answered, Ghost, Spots, Swap, Swapped, Terms, advance
+from omnigraph.commit.advance import Answer, Answered, Ghost, Rivals, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.ancestry_lines import GraphLines, merged_rows, place_of
 from omnigraph.commit.decide import (
     Check,
@@ -58,12 +58,33 @@ class Published:
 class NotPublished:
     """Refused with a reason, or (``check`` is None) out of attempts. Either way the plan has not ended yet.
 
-    ``ghost``: our swap made a version that no reader will see."""
+    ``ghost``: our swap made a version that no reader will see. ``outrun``: nothing but swaps of others that this plan may share
+    was in its way, so they need not be writers of its tables."""
 
     held: Held | None
     check: PublishCheck | None
     error: OmnigraphError | None = None
     ghost: bool = False
+    outrun: bool = False
+
+
+class Company(Rivals, Protocol):
+    """The other writers of the line, for an owner that publishes."""
+
+    @property
+    def outrun(self) -> bool:
+        """Whether a swap was lost to writers whose swaps this plan may share."""
+        ...
+
+    def swapped(self, after: Held) -> None:
+        """Called between a swap and the look at the boundary."""
+
+    def take_along(self, state: State, change: Change) -> Change:
+        """The change with those of other plans that may share the swap on this state."""
+        ...
+
+    def settle(self) -> None:
+        """Wait for what still runs beside the attempts."""
 
 
 # --- the change (pure) --------------------------------------------------------------------------------------------------
@@ -156,8 +177,10 @@ def on_state(change: Change, state: State, plan: PublishPlan) -> Change:
     return replace(change, history=tuple(rows))
 
 
-def swap_properties(plan: PublishPlan) -> dict[str, str]:
-    return {OP: plan.op, PLAN: plan.id, COMMIT: plan.head}
+def swap_properties(plan: PublishPlan, change: Change) -> dict[str, str]:
+    """``change``: what the swap of the plan does; plans that it takes along come after the plan's own commits."""
+    head = next((row.commit_id for row in reversed(change.history) if isinstance(row, CommitRow)), plan.head)
+    return {OP: plan.op, PLAN: plan.id, COMMIT: head}
 
 
 # --- publishing ---------------------------------------------------------------------------------------------------------
@@ -171,10 +194,11 @@ def publish(
     held: Held | None,
     written: Written | None = None,
     revalidate: Callable[[Held], bool] | None = None,
-    swapped: Callable[[Held], None] | None = None,
+    company: Company | None = None,
     meter: Meter,
 ) -> Published | NotPublished:
-    """Attempts 1 to 6. The first goes straight to the swap on the state that the caller holds."""
+    """Attempts 1 to 6. The first goes straight to the swap on the state that the caller holds. ``company``: of an owner, who may
+    take along the plans of others and have its own taken along."""
 
     def propose(held: Held) -> Swap | Answer[Published | NotPublished]:
         lineage = read_lineage(engine, held, plan, meter)
@@ -189,22 +213,23 @@ def publish(
         proposed = on_state(change, held.state, plan)
         if plan.merge is not None:
             proposed = replace(proposed, history=(*_carried(engine, held, plan.merge, meter), *proposed.history))
-        return Swap(proposed, swap_properties(plan), written)
+        if company is not None:
+            proposed = company.take_along(held.state, proposed)
+        return Swap(proposed, swap_properties(plan, proposed), written)
 
-    ended = advance(
-        engine,
-        plan.branch,
-        propose,
-        Terms(
-            ATTEMPTS_MAX,
-            resolute=True,
-            spots=Spots("publish.before_swap", "publish.after_swap"),
-            swapped=swapped,
-            ghost_ends=True,
-        ),
-        held=held,
-        meter=meter,
+    terms = Terms(
+        ATTEMPTS_MAX,
+        resolute=True,
+        spots=Spots("publish.before_swap", "publish.after_swap"),
+        swapped=None if company is None else company.swapped,
+        ghost_ends=True,
+        rivals=company,
     )
+    try:
+        ended = advance(engine, plan.branch, propose, terms, held=held, meter=meter)
+    finally:
+        if company is not None:
+            company.settle()
     if isinstance(ended, Swapped):
         return Published(ended.held, own_rows(ended.held.state, plan), fresh=True)
     if isinstance(ended, Answered):
@@ -212,7 +237,7 @@ def publish(
     if isinstance(ended, Ghost):
         _refuse_remains(engine, plan, ended.held, meter)
         return NotPublished(ended.held, None, ghost=True)
-    return NotPublished(None, None, ended.error)
+    return NotPublished(None, None, ended.error, outrun=company is not None and company.outrun)
 
 
 def _carried(engine: Engine, held: Held, merge: Mapping[str, Any], meter: Meter) -> tuple[MergedRow, ...]:

@@ -94,7 +94,7 @@ def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Out
                 ended = _attempt(engine, request, txn, prepared, arming)
                 if isinstance(ended, Outcome):
                     if not prepared.stage_first:
-                        engine.timing.note_commit(engine.clock.monotonic() - started)
+                        engine.timing.note_commit(engine.clock.monotonic() - started, lost=arming.lost_a_swap)
                     return ended if pressure is None or pressure.level is Level.NONE else warned(ended, pressure)
                 last = ended.error or last
                 if ended.contended:
@@ -265,20 +265,21 @@ def _publish_or_abort(
         if pins is None:
             pins = landed(one.txn.state, plan, results)
         one.meter.step(2)
+        change = publish_change(plan, pins, one.planned.counts)
         result = publish(
             engine,
             plan,
-            publish_change(plan, pins, one.planned.counts),
+            change,
             held=one.txn.held,
             written=written,
             revalidate=_revalidator(one),
-            swapped=lambda _held: one.arming.published(plan.op),
+            company=one.arming.company(plan, change),
             meter=one.meter,
         )
         if isinstance(result, Published):
             return _Ended(result)
         refusal = result
-    if refusal is None or not refusal.ghost:
+    if refusal is None or not (refusal.ghost or refusal.outrun):
         engine.timing.note_contention()
     # A refused table holds nothing of ours. It is looked at all the same: what refused us may be left from a dead operation,
     # and would refuse us again. A living operation keeps the right of way there.
@@ -321,7 +322,8 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
         warning = arming.finish(plan.op, keep_lease=fresh)
         one.engine.remember(one.request.branch, how.held)
         remember_own_rows(one.engine, one.txn, plan, results)
-        return Outcome(how.rows[-1], warnings=() if warning is None else (warning.message,), rows=how.rows)
+        swap = one.engine.history.swap_of(how.held, how.rows[-1], one.meter)
+        return Outcome(how.rows[-1], warnings=() if warning is None else (warning.message,), rows=how.rows, swap=swap)
     one.engine.durable.acknowledge(how.held.version, how.held)
     refused = ended.refusal.check if ended.refusal is not None else None
     # A key or a head is one request's affair: the others of its plan are prepared again.
@@ -331,8 +333,9 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
         # The plan has ended by an abort that is on disk; nothing more is written through a handle whose disk has failed.
         arming.finish(plan.op, keep_lease=False)
         return one.engine.durable.failed
+    contended = ended.refusal is None or not ended.refusal.outrun
     if not lasts and arming.requeue(how.held.state):
-        return _Retry(after_refusal(plan, ended.refusal, how.held))
+        return _Retry(after_refusal(plan, ended.refusal, how.held), contended)
     arming.finish(plan.op, keep_lease=False)
     if lasts and refused is not None and refused.check is Check.KEY_TAKEN:
         row, request = key_row(refused), one.request
@@ -340,7 +343,7 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
             return mismatch(row, request.idempotency_key)
         return Outcome(key_row(refused), replayed=True)
     error = after_refusal(plan, ended.refusal, how.held)
-    return error if lasts else _Retry(error)
+    return error if lasts else _Retry(error, contended)
 
 
 _LASTING = (Check.FENCED, Check.BRANCH_GONE, Check.CLOSED)

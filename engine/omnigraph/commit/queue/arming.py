@@ -17,8 +17,9 @@ from typing import Any
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Branch, Engine, gather
 from omnigraph.commit.intent import Ticket, encode_ticket
-from omnigraph.commit.plan import BranchName
+from omnigraph.commit.plan import BranchName, PublishPlan
 from omnigraph.commit.queue import local_operations
+from omnigraph.commit.queue.combine import Combining
 from omnigraph.commit.queue.heartbeat import Heartbeat
 from omnigraph.commit.queue.lease import QueueLease
 from omnigraph.commit.queue.line import QueueLine
@@ -27,7 +28,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.ids import new_ulid, ulid_row
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.state import State
+from omnigraph.manifest.state import Change, State
 from omnigraph.manifest.swap import Held
 
 
@@ -60,6 +61,7 @@ class Arming:
         self._lease: QueueLease | None = None  # the last plan's file, until this plan's intent is there
         self._superseded: QueueLease | None = None  # the same, while that file is being deleted
         self._deleting: Future[OmnigraphError | None] | None = None
+        self._company: Combining | None = None
         self.op: str | None = None  # of the queue entry; None for a writer that does not queue
 
     def __enter__(self) -> Arming:
@@ -221,6 +223,18 @@ class Arming:
                 self._engine.intents.disarm(lease.reserved[0], self._meter)
                 self._forget()
         return True
+
+    # --- publish ----------------------------------------------------------------------------------------------------
+
+    def company(self, plan: PublishPlan, change: Change) -> Combining:
+        """The other writers of the line, for the publish of this plan."""
+        self._company = Combining(self._engine, plan, change, lambda: self.published(plan.op), self._meter)
+        return self._company
+
+    @property
+    def lost_a_swap(self) -> bool:
+        """Whether the last publish has lost one to another writer."""
+        return self._company is not None and self._company.lost
 
     # --- finish -----------------------------------------------------------------------------------------------------
 

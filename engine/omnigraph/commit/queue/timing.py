@@ -27,6 +27,7 @@ FIRST_BEAT = 0.02  # of the grace: the first time, before those behind it could 
 CONTENDED_MIN_S = 2.0
 CONTENDED_COMMITS = 30.0
 POLL_COMMITS = 0.5
+REJOIN_COMMITS = 0.25  # of an uncontended commit, before the second attempt of a publish
 POLL_FIRST = 0.05  # directly behind the front, where every poll is idle time for all. Measured: a third more commits
 POLL_MIN_S = 0.002
 POLL_MAX_S = 0.5
@@ -56,6 +57,7 @@ class ContentionTiming:
         self._rng = rng or random.Random()
         self._lock = threading.Lock()
         self._commit_s = FIRST_COMMIT_S
+        self._alone_s = FIRST_COMMIT_S  # of commits that have lost no swap: others' pauses are not in it
         self._request_s = 0.0
         self._contended_until = 0.0
         self._aware_until = 0.0
@@ -94,10 +96,12 @@ class ContentionTiming:
         with self._lock:
             return FIRST_BEAT * self._grace
 
-    def note_commit(self, seconds: float) -> None:
-        """One of our own commits took this long, waiting for others not included."""
+    def note_commit(self, seconds: float, *, lost: bool = False) -> None:
+        """One of our own commits took this long, waiting for others not included. ``lost``: it has lost a swap before."""
         with self._lock:
             self._commit_s += EWMA_ALPHA * (seconds - self._commit_s)
+            if not lost:
+                self._alone_s += EWMA_ALPHA * (seconds - self._alone_s)
 
     def note_work(self, seconds: float) -> None:
         """A commit that came to nothing took this long up to its effects: whole ones take no less."""
@@ -158,6 +162,12 @@ class ContentionTiming:
     def jitter_s(self, attempt: int) -> float:
         """Pause before publish attempt ``attempt`` (from 2)."""
         return self._rng.uniform(0.0, min(self.commit_s, 1.0) * (attempt - 1))
+
+    def rejoin_s(self, attempt: int) -> float:
+        """The same for a writer whose plan others may publish meanwhile: it only spreads the swaps."""
+        with self._lock:
+            alone = self._alone_s
+        return self._rng.uniform(0.0, REJOIN_COMMITS * min(alone, 1.0) * (attempt - 1))
 
 
 class FrontWatch:

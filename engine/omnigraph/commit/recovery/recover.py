@@ -19,10 +19,11 @@ from omnigraph.commit.intent import Intent
 from omnigraph.commit.intent_format import APPLIED
 from omnigraph.commit.pins import landed_pins
 from omnigraph.commit.plan import PublishPlan
-from omnigraph.commit.properties import ABORT, OP, PLAN, Counts, counts_in
+from omnigraph.commit.properties import ABORT, OP, PLAN
 from omnigraph.commit.protocol.compensate import WasPublished, end_by_abort
 from omnigraph.commit.protocol.publish import Published, publish, publish_change
 from omnigraph.commit.protocol.publish import Recovered as RecoveredBy
+from omnigraph.commit.protocol.recorded_counts import recorded_counts
 from omnigraph.commit.queue.timing import FrontWatch
 from omnigraph.commit.recovery import audit
 from omnigraph.commit.recovery.evidence import Found, collect_evidence, contradiction, owner_gone
@@ -162,7 +163,9 @@ def _roll_forward(engine: Engine, plan: PublishPlan, found: Found, meter: Meter)
     held = found.held
     if held is None:
         return False
-    counts = {chain.key: _counts(engine, plan, found, chain.key, meter) for chain in plan.chains}
+    counts = {
+        chain.key: recorded_counts(engine, plan, chain, found.landed.get(chain.key), meter) for chain in plan.chains
+    }
     pins = landed_pins(held.state, plan, found.landed)
     by = RecoveredBy(audit.RECOVERY_ACTOR, engine.clock.now_us())
     failpoints.hit("recover.before_publish", op=plan.op)
@@ -171,22 +174,6 @@ def _roll_forward(engine: Engine, plan: PublishPlan, found: Found, meter: Meter)
         # It is complete, so it is published once there is room, and not undone.
         raise no_room(f"write {plan.head} could not be published", result.error) from result.error
     return isinstance(result, Published)
-
-
-def _counts(engine: Engine, plan: PublishPlan, found: Found, key: str, meter: Meter) -> tuple[Counts, ...] | None:
-    """The row counts that the writer left in its table transactions, added up over the chain."""
-    chain = plan.chain(key)
-    if chain is None or any(effect.kind in ("adopt", "restore") for effect in chain.effects):
-        return None
-    total: tuple[Counts, ...] | None = tuple(Counts() for _ in plan.requests)
-    for version, _uuid in chain.places():
-        ref = TableRef(chain.path, chain.ref)
-        note = engine.tables.transaction_at(ref, found.landed[key], version, meter)
-        told = counts_in(note.properties if note is not None else {}, len(plan.requests))
-        if told is None or total is None:
-            return None
-        total = tuple(one.plus(two) for one, two in zip(total, told, strict=True))
-    return total
 
 
 # --- back ---------------------------------------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ class Group:
     def _tell(self, outcome: Outcome) -> None:
         cost = replace(self._meter.snapshot(), exact=False, shared_by=max(1, len(outcome.rows)))
         for member, row in zip(self._planned, outcome.rows, strict=True):
-            own = Outcome(row, warnings=outcome.warnings, rows=outcome.rows, cost=cost)
+            own = replace(outcome, row=row, cost=cost)
             if member.pressure is not None and member.pressure.level is not Level.NONE:
                 own = warned(own, member.pressure)
             self._queue.answer(member, own)

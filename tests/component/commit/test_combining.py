@@ -1,0 +1,163 @@
+"""Writers of different tables that share a swap: who helps, who is helped, and what each of them is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.intent import decode, encode_plan
+from omnigraph.commit.intent_format import APPLIED, ARMED
+from omnigraph.commit.recovery.recover import recover_all
+from omnigraph.core.meter import Meter
+from omnigraph.manifest.durable import Durability
+from omnigraph.store import open_store
+from omnigraph.testing.combining import before_swaps, bump, leave_applied, losing, row, when_applied
+from omnigraph.testing.content import commits_of, faults_of
+from omnigraph.testing.operations import append, create, keys_of
+
+T1, T2, T3, T4 = keys_of(4)
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> list[Engine]:
+    """Engines of one graph that combine; each stands for a process of its own."""
+    create(str(tmp_path / "g"))
+    engines = [Engine(open_store(str(tmp_path / "g")), combine=True, durability=Durability.COMMIT) for _ in range(3)]
+    for engine in engines:
+        engine.latest(MAIN)
+    return engines
+
+
+def swaps(engine: Engine) -> int:
+    return engine.latest(MAIN).version
+
+
+def test_a_lost_swap_makes_the_plan_known_and_a_rival_publishes_it_with_its_own(three: list[Engine]) -> None:
+    owner, helper, other = three
+    seen = []
+
+    def help_it() -> None:
+        [(op, _)] = owner.intents.names()
+        found = owner.intents.read(op)
+        assert found is not None and (found.state, found.durable) == (APPLIED, True)
+        before = swaps(other)
+        with losing(helper, other):
+            seen.append(append(helper, [T2], ["helper"]))
+        assert swaps(other) == before + 2  # the one that helper lost, and one for both
+
+    with losing(owner, other), when_applied(owner, help_it):
+        mine = append(owner, [T1], ["mine"], idempotency_key="k")
+    [theirs] = seen
+    assert mine.row is not None and theirs.row is not None
+    assert mine.row.manifest_version == theirs.row.manifest_version
+    assert mine.row.tables[T1].inserted == 1
+    assert (mine.grouped_with, theirs.grouped_with) == ((theirs.row.commit_id,), (mine.row.commit_id,))
+    assert [one.commit_id for one in commits_of(other)[1:]] == [theirs.row.commit_id, mine.row.commit_id]
+    assert faults_of(other) == []
+
+
+def test_an_applied_plan_of_a_dead_owner_is_published_by_whoever_swaps_next_after_a_lost_one(
+    three: list[Engine],
+) -> None:
+    dead, mine, other = three
+    leave_applied(dead, other, row(dead, T1, "left", actor="ada"))
+    append(mine, [T2], ["uncontended"])
+    assert mine.latest(MAIN).state.tables[T1].rows == 0  # who loses no swap looks at nobody
+    with losing(mine, other):
+        append(mine, [T2], ["helps"])
+    rows = commits_of(other)
+    assert [(one.actor, sorted(one.tables)) for one in rows[-2:]] == [("writer", [T2]), ("ada", [T1])]
+    assert rows[-1].recovered_by is None and rows[-1].tables[T1].inserted == 1
+    recover_all(other, meter=Meter(), beyond_grace=True)  # clears its file
+    assert faults_of(other) == []
+
+
+def test_recovery_publishes_an_applied_plan_at_once_and_syncs_nothing_for_it(three: list[Engine]) -> None:
+    dead, mine, other = three
+    leave_applied(dead, other, row(dead, T1, "left"))
+    synced: list[str] = []
+    mine.durable.everything = lambda: synced.append("all")  # type: ignore[method-assign]
+    mine.durable.before_rolling_forward(applied=True)
+    assert synced == []
+    recover_all(mine, meter=Meter())
+    assert mine.latest(MAIN).state.tables[T1].rows == 1
+    assert faults_of(other) == []
+
+
+def test_without_the_switch_nothing_is_said_and_nothing_is_taken_along(three: list[Engine]) -> None:
+    dead, mine, other = three
+    leave_applied(dead, other, row(dead, T1, "left"))
+    mine.combine = False
+    states = []
+
+    def look() -> None:
+        found = [other.intents.read(op) for op, _ in other.intents.names()]
+        states.append({one.state for one in found if one is not None})
+        bump(other)
+
+    with before_swaps(mine, look, look):
+        append(mine, [T2], ["mine"])
+    assert states == [{APPLIED, ARMED}, {APPLIED, ARMED}]
+    assert mine.latest(MAIN).state.tables[T1].rows == 0
+
+
+def test_a_writer_that_syncs_nothing_does_not_say_applied_and_helps_nobody(tmp_path: Path) -> None:
+    create(str(tmp_path / "g"))
+    relaxed = Engine(open_store(str(tmp_path / "g")), combine=True, durability=Durability.RELAXED)
+    other = Engine(open_store(str(tmp_path / "g")))
+    told = []
+    with losing(relaxed, other), when_applied(relaxed, lambda: told.append("applied")):
+        append(relaxed, [T1], ["mine"])
+    assert told == [] and faults_of(other) == []
+
+
+def test_a_lost_swap_does_not_make_writers_of_other_tables_queue(three: list[Engine]) -> None:
+    mine, other, _ = three
+    with before_swaps(mine, *[lambda: bump(other)] * 6):
+        append(mine, [T1], ["mine"])  # out of attempts once: given up, and made again
+    assert not mine.timing.contended
+    assert mine.latest(MAIN).state.tables[T1].rows == 1
+    assert faults_of(other) == []
+
+
+def test_an_intent_that_does_not_read_is_passed_over(three: list[Engine]) -> None:
+    dead, mine, other = three
+    leave_applied(dead, other, row(dead, T1, "left"))
+    [(op, _)] = other.intents.names()
+    data = other.intents.glance(op)
+    assert data is not None
+    other.intents.rewrite(op, data[: len(data) // 2])
+    with losing(mine, other):
+        append(mine, [T2], ["mine"])
+    state = mine.latest(MAIN).state
+    assert (state.tables[T1].rows, state.tables[T2].rows) == (0, 1)
+
+
+def test_a_plan_whose_transaction_is_not_at_its_place_is_not_taken_along(three: list[Engine]) -> None:
+    """What its intent says is held against the table once more: the counts are read from there anyway."""
+    dead, mine, other = three
+    leave_applied(dead, other, row(dead, T1, "left"))
+    [(op, _)] = other.intents.names()
+    data = other.intents.glance(op)
+    assert data is not None
+    intent = decode(op, data)
+    assert intent.plan is not None and intent.applied is not None
+    [effect] = intent.plan.effects
+    assert effect.target is not None
+    wrong = replace(effect, target=replace(effect.target, uuid="0000"))
+    other.intents.rewrite(op, encode_plan(replace(intent.plan, effects=(wrong,)), applied=intent.applied))
+    with losing(mine, other):
+        append(mine, [T2], ["mine"])
+    assert mine.latest(MAIN).state.tables[T1].rows == 0
+
+
+def test_the_pause_after_a_lost_swap_is_a_quarter_of_an_uncontended_commit(three: list[Engine]) -> None:
+    timing = three[0].timing
+    for _ in range(60):
+        timing.note_commit(0.4)
+        timing.note_commit(30.0, lost=True)
+    assert max(timing.rejoin_s(2) for _ in range(200)) <= 0.1
+    assert 0.1 < max(timing.rejoin_s(6) for _ in range(200)) <= 0.5
