@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import resource
 import shutil
@@ -17,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bench.results import Table, table
+from bench.results import Table, compiled_once, table
 from bench.solo import HERE, quartiles
 
 PROGRAM = "import sys; sys.argv[0] = 'omnigraph'; from omnigraph.cli import main; sys.exit(main())"
@@ -48,7 +47,7 @@ class Command:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [sys.executable, *interpreter, "-c", PROGRAM, *words],
-            env={**os.environ, "PYTHONPATH": str(self._tree / "engine")},
+            env={**compiled_once(), "PYTHONPATH": str(self._tree / "engine")},
             cwd=self._folder,
             capture_output=True,
             text=True,

@@ -136,10 +136,11 @@ def open(
     with entering(engine, "open"):
         meter = Meter()
         engine.latest(MAIN, meter)
-        if not read_only:
+        pending = () if read_only else engine.pending(meter)
+        if pending:
             from omnigraph.commit.recovery.recover import recover_all
 
-            recover_all(engine, meter=meter, within_s=OPEN_RECOVERY_S)
+            recover_all(engine, meter=meter, pending=pending, within_s=OPEN_RECOVERY_S)
         if exclusive:
             from omnigraph.commit.exclusive import claim
 

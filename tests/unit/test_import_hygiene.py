@@ -34,11 +34,11 @@ def imported() -> set[str]:
     return import_once()
 
 
-def loaded_by_status(uri: Path, **environment: str) -> set[str]:
+def loaded_by(*words: str, **environment: str) -> set[str]:
     """The modules that the program has at its end."""
     program = (
         "import atexit, json, sys\n"
-        f"sys.argv = ['omnigraph', 'status', {str(uri)!r}]\n"
+        f"sys.argv = {['omnigraph', *words]!r}\n"
         "atexit.register(lambda: print(json.dumps(sorted(sys.modules))))\n"
         "from omnigraph.cli import main\n"
         "sys.exit(main())"
@@ -55,15 +55,38 @@ def test_a_command_that_reads_loads_nothing_that_only_others_need(tmp_path: Path
 
     with og.init(tmp_path / "g.omni", "node Person { name: String @key }") as graph:
         graph.load([{"type": "Person", "data": {"name": "ann"}}], mode="append")
-    loaded = loaded_by_status(tmp_path / "g.omni")
+    loaded = loaded_by("status", str(tmp_path / "g.omni"))
     assert "lance" in loaded and "omnigraph.upkeep.status" in loaded
     assert not loaded & {
         *("pandas", "polars", "duckdb", "lark", "boto3", "rich.console", "pyarrow.parquet", "opentelemetry"),
         *("omnigraph.commit.genesis", "omnigraph.commit.recovery.recover", "omnigraph.commit.protocol.run"),
-        "omnigraph.schema.parser",
+        *("omnigraph.schema.parser", "omnigraph.commit.intent_models", "typer._adapters", "numpy.ma", "html"),
     }
     pytest.importorskip("opentelemetry")
-    assert "opentelemetry" in loaded_by_status(tmp_path / "g.omni", OTEL_SERVICE_NAME="graphs")
+    assert "opentelemetry" in loaded_by("status", str(tmp_path / "g.omni"), OTEL_SERVICE_NAME="graphs")
+
+
+def test_a_load_of_one_row_loads_nothing_that_only_others_need(tmp_path: Path) -> None:
+    import omnigraph as og
+
+    og.init(tmp_path / "g.omni", "node Person { name: String @key }").close()
+    for name in ("ann", "bob"):  # the second looks its id up
+        (tmp_path / "rows.jsonl").write_text(json.dumps({"type": "Person", "data": {"name": name}}))
+        rows = str(tmp_path / "rows.jsonl")
+        loaded = loaded_by("load", str(tmp_path / "g.omni"), "--mode", "append", "--data", rows)
+        assert "omnigraph.commit.protocol.run" in loaded
+        assert not loaded & {
+            *("pandas", "polars", "duckdb", "lark", "boto3", "rich.console", "pyarrow.parquet", "numpy.ma", "html"),
+            *("typer._adapters", "opentelemetry"),  # what a word of the command line is needs no validator of pydantic
+            *("omnigraph.commit.intent_models", "omnigraph.commit.recovery.recover", "omnigraph.commit.recovery.audit"),
+            *(
+                "omnigraph.commit.genesis",
+                "omnigraph.branch.create",
+                "omnigraph.upkeep.status",
+                "omnigraph.schema.parser",
+            ),
+            *("omnigraph.query.run", "omnigraph.gq.parser", "omnigraph.distributed.driver"),
+        }
 
 
 def test_public_names_resolve() -> None:

@@ -8,8 +8,9 @@ they are missing.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from typing import Any
 
-_COLLECT_AFTER = 50_000  # objects made
+_COLLECT_AFTER = 100_000  # objects made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,28 +29,48 @@ def main(argv: Sequence[str] | None = None) -> int:
         _start_quickly()
     from omnigraph.cli.app import run
 
-    return run(given)
+    code = run(given)
+    if argv is None:
+        _end_quickly()
+    return code
 
 
 def _start_quickly() -> None:
     """Leave out what starting a process pays for and no command uses. Only for the program itself: a caller of ``main`` in
     Python keeps its modules and its collector.
 
-    Arrow imports pandas where it is installed, which takes longer than most commands. Pydantic reads the metadata of every
-    installed package in search of plugins, and so does OpenTelemetry, whose figures go nowhere unless a variable configures it
-    or a program that was started before has set it up. And the collector would pass over the objects of hundreds of modules, again and
-    again, while they are made.
+    Arrow imports pandas where it is installed, which takes longer than most commands, and takes the docstrings of a hundred
+    option classes apart to write those of its functions. Numpy starts threads for linear algebra. Pydantic reads the metadata of
+    every installed package in search of plugins, and so does OpenTelemetry, whose figures go nowhere unless a variable configures
+    it or a program that was started before has set it up. And the collector would pass over the objects of hundreds of modules,
+    again and again, while they are made.
     """
     import gc
     import os
     import sys
+    from types import ModuleType
 
     hidden = {"pandas"}
     if "opentelemetry" not in sys.modules and not any(name.startswith("OTEL_") for name in os.environ):
         hidden.add("opentelemetry")
     sys.meta_path.insert(0, _Hidden(hidden))
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    undocumented: Any = ModuleType("pyarrow.vendored.docscrape")
+    undocumented.NumpyDocString = lambda text: {"Parameters": ()}
+    sys.modules.setdefault("pyarrow.vendored.docscrape", undocumented)
     gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
+
+
+def _end_quickly() -> None:
+    """Keep the interpreter from looking for garbage, several times, among everything that it is about to give back at once. What
+    has to be closed is closed by now. DuckDB complains of what lives longer than that search, so where it was used it is made.
+    """
+    import gc
+    import sys
+
+    if "duckdb" not in sys.modules:
+        gc.freeze()
 
 
 class _Hidden:

@@ -23,6 +23,7 @@ from typer.main import get_command
 from omnigraph.cli import tree
 from omnigraph.cli.call import URI_VARIABLE, Answer, Call, Interrupted, Usage, storage_options
 from omnigraph.cli.completion import offer, offer_subject
+from omnigraph.cli.plain_values import take_plain_values
 from omnigraph.cli.render import SCHEMA_VERSION, Screen
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.redact import redact_text
@@ -74,7 +75,8 @@ def root() -> Any:
     """The program."""
     app = typer.Typer(cls=LazyGroup, rich_markup_mode=None, context_settings=_SETTINGS)
     app.callback(invoke_without_command=True)(_program)
-    return get_command(app)
+    made: Any = get_command(app)
+    return take_plain_values(made)
 
 
 def _program(
@@ -106,7 +108,7 @@ def _group(name: str) -> Any:
     app.callback(help=tree.GROUPS[name])(lambda: None)
     made: Any = get_command(app)
     made.name = name
-    return made
+    return take_plain_values(made)
 
 
 @cache
@@ -118,7 +120,7 @@ def _command(command: tree.Command) -> Any:
     for parameter in made.params:
         if parameter.name == "positionals":  # a list that is shown as the two things that it may hold
             parameter.get_usage_pieces = lambda _: [f"[URI] {command.subject}"]
-    return made
+    return take_plain_values(made)
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}

@@ -16,7 +16,6 @@ from omnigraph.commit.intent_format import (
     encode_plan,
     encode_ticket,
 )
-from omnigraph.commit.intent_reading import decode
 from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.store import KeyExists, Store, layout
@@ -24,6 +23,14 @@ from omnigraph.store import KeyExists, Store, layout
 __all__ = ["INTENT_BYTES_MAX", "Intent", "Intents", "Ticket", "decode", "encode_plan", "encode_ticket"]
 
 KNOWN_MAX = 128  # intents of others that are remembered: a queue is hardly ever longer
+
+
+def decode(op: str, data: bytes) -> Intent:
+    """The intent that a file says; ``Corruption`` where it is none. Most commands meet no intent of others and never pay for
+    the models that read one."""
+    from omnigraph.commit import intent_reading
+
+    return intent_reading.decode(op, data)
 
 
 class Intents:

@@ -12,7 +12,6 @@ from typing import Any
 
 from omnigraph.commit import plan as p
 from omnigraph.commit.effects import Effect
-from omnigraph.commit.intent_models import OfferModel
 from omnigraph.core import documents
 from omnigraph.manifest.rows import Pin
 
@@ -91,6 +90,8 @@ def encode_ticket(ticket: Ticket) -> bytes:
 
 def encode_offer(ticket: Ticket, request: p.RequestInfo, offer: Mapping[str, Any]) -> bytes:
     """A ticket that carries its input, so that the writer ahead of it may carry it out."""
+    from omnigraph.commit.intent_models import OfferModel  # of pydantic, which most commands never need for an intent
+
     return _sealed(
         {
             **_waiting(ticket),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from html import escape
 from typing import Any, Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,17 +57,23 @@ def html_table(
     Without rows it says ``empty`` in place of headings: a table of headings alone looks like a fault.
     """
     listed = [tuple(row) for row in rows]
-    title = f'<caption style="caption-side:top;{_LEFT};white-space:nowrap">{escape(caption)}</caption>'
+    title = f'<caption style="caption-side:top;{_LEFT};white-space:nowrap">{_escaped(caption)}</caption>'
     if listed:
         right = [all(row[at] is None or _is_number(row[at]) for row in listed) for at in range(len(names))]
         sides = [_RIGHT if number else _LEFT for number in right]
-        head = "".join(f'<th style="{side}">{escape(name)}</th>' for name, side in zip(names, sides, strict=True))
+        head = "".join(f'<th style="{side}">{_escaped(name)}</th>' for name, side in zip(names, sides, strict=True))
         body = "".join(f"<tr>{_cells(names, row, sides)}</tr>" for row in listed)
         inner = f"<tr>{head}</tr>{body}"
     else:
-        inner = f'<tr><td style="{_LEFT}">{escape(empty)}</td></tr>'
-    below = "".join(f"<div>{escape(note)}</div>" for note in notes)
+        inner = f'<tr><td style="{_LEFT}">{_escaped(empty)}</td></tr>'
+    below = "".join(f"<div>{_escaped(note)}</div>" for note in notes)
     return f"<table>{title if caption else ''}{inner}</table>{below}"
+
+
+def _escaped(text: str) -> str:
+    from html import escape  # its table of entities is read where a notebook asks for HTML, and nowhere else
+
+    return escape(text)
 
 
 def _cells(names: Sequence[str], row: Sequence[Any], sides: Sequence[str]) -> str:
@@ -76,7 +81,7 @@ def _cells(names: Sequence[str], row: Sequence[Any], sides: Sequence[str]) -> st
     for name, value, side in zip(names, row, sides, strict=True):
         text = _cell(name, value)
         style = f"{side};white-space:nowrap" if len(text) <= _SHORT_CHARS else side
-        found.append(f'<td style="{style}">{escape(text)}</td>')
+        found.append(f'<td style="{style}">{_escaped(text)}</td>')
     return "".join(found)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.table.arrays import numbers
 from omnigraph.table.key_columns import as_key
 
 Addresses = np.ndarray[Any, np.dtype[np.uint64]]
@@ -19,7 +20,7 @@ def all_of(rows: pa.Table, position: int) -> tuple[Positions, Addresses]:
 
 
 def picks(positions: np.ndarray[Any, Any]) -> Any:
-    return pa.array(positions)
+    return numbers(positions)
 
 
 def index_in(keys: Any, needles: Any) -> tuple[Positions, Positions]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.core import meter as m
 from omnigraph.core.errors import Corruption
+from omnigraph.table.arrays import flags
 from omnigraph.table.distinct import sorted_distinct
 from omnigraph.table.gathering import gather
 from omnigraph.table.hits import Addresses, Positions, all_of, bools, index_in, joined, matched, picks
@@ -114,7 +115,7 @@ class Lookup:
     def contains(self, column: str, values: pa.Array[Any]) -> pa.BooleanArray:
         """For each value, whether a live row holds it. Aligned with ``values``; nulls are in nothing."""
         if len(values) == 0 or not self._layout.fragments:
-            return pa.array(np.zeros(len(values), bool))
+            return flags(np.zeros(len(values), bool))
         if len(values) * 4 >= self._layout.live_rows:
             found = self._contains_bulk(column, values)
             if found is not None:
@@ -146,7 +147,7 @@ class Lookup:
             present = small if present is None else pc.or_(present, small)
         if self._cache.epoch != epoch:
             return None
-        return present if present is not None else pa.array(np.zeros(len(values), bool))
+        return present if present is not None else flags(np.zeros(len(values), bool))
 
     def gather(self, column: str, addresses: Addresses) -> pa.Array[Any] | None:
         """The column at these addresses from what is held; None where a part of it is not."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.core import meter as m
+from omnigraph.table.arrays import flags
 from omnigraph.table.blob import READ_BYTES, blob_columns
 from omnigraph.table.distinct import sorted_distinct
 from omnigraph.table.hits import Addresses
@@ -113,7 +114,7 @@ class PinnedTable:
         """For each id, whether a row has it. Aligned with ``ids``."""
         ids = _one_array(ids)
         if self.rows == 0 or len(ids) == 0:
-            return pa.array(np.zeros(len(ids), bool))
+            return flags(np.zeros(len(ids), bool))
         return self._lookup().contains(column, ids)
 
     def locate(self, values: pa.Array[Any], column: str = "id") -> pa.Table:

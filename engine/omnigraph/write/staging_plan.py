@@ -17,7 +17,7 @@ from omnigraph.commit.properties import Counts
 from omnigraph.commit.steps import AppendRows, DeleteRows, OverwriteRows, ReplaceRows, Step
 from omnigraph.commit.txn import Txn
 from omnigraph.manifest.rows import Pin
-from omnigraph.table.arrays import one_array, positions
+from omnigraph.table.arrays import flags, one_array, positions
 from omnigraph.table.pinned import PinnedTable
 from omnigraph.table.row_equality import same_rows
 from omnigraph.write.base.changes import TypeChange
@@ -119,7 +119,7 @@ def _really_new(table: PinnedTable, change: TypeChange) -> tuple[pa.Table, pa.Ta
     states[place[equal]] = SAME
     if not equal.any():
         return rows, located, states
-    return rows.filter(pa.array(states != SAME)), located.filter(pa.array(~equal)), states
+    return rows.filter(flags(states != SAME)), located.filter(flags(~equal)), states
 
 
 def _given_ids(change: TypeChange) -> pa.Array[Any]:
@@ -127,7 +127,7 @@ def _given_ids(change: TypeChange) -> pa.Array[Any]:
     ids = one_array(change.rows.column("id"), pa.utf8())
     if change.minted is False:
         return ids
-    return ids.filter(pa.array(~change.minted_rows()))
+    return ids.filter(flags(~change.minted_rows()))
 
 
 def _locate_deleted(table: PinnedTable, ids: pa.Array[Any] | None) -> pa.Array[Any]:

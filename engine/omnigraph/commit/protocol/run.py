@@ -31,7 +31,6 @@ from omnigraph.commit.protocol.planning import plan_of
 from omnigraph.commit.protocol.publish import NotPublished, Published, publish, publish_change
 from omnigraph.commit.queue.arming import Arming, Queueing
 from omnigraph.commit.queue.timing import FrontWatch
-from omnigraph.commit.recovery.recover import help_or_wait
 from omnigraph.commit.request import Outcome, PrepareAgain, Prepared, Request
 from omnigraph.commit.steps import Staged, stage
 from omnigraph.commit.txn import Txn, open_txn, still_newest
@@ -288,6 +287,9 @@ def _publish_or_abort(
         for key, result in results.items()
         if result.may_stand or result.landing is Landing.REFUSED
     }
+    # Imported by those few who have to end something: they alone need the models that read the intents of others.
+    from omnigraph.commit.recovery.recover import help_or_wait
+
     watch = FrontWatch(engine.timing, engine.clock)
     ghost = refusal is not None and refusal.ghost
     how = end_by_abort(

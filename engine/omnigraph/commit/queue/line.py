@@ -12,8 +12,6 @@ from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Branch, Engine
 from omnigraph.commit.intent import Intent, decode
 from omnigraph.commit.queue.timing import FrontWatch
-from omnigraph.commit.recovery import evidence
-from omnigraph.commit.recovery.recover import recover_one
 from omnigraph.core.errors import Corruption, OmnigraphError, OutcomeUnknown
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.swap import Held
@@ -78,6 +76,9 @@ class QueueLine:
         return self._watch.after_dead or self._watch.standing_s(front, stamp) >= self._engine.timing.commit_s
 
     def _end_if_dead(self, front: str, stamp: str, rank: int) -> bool:
+        from omnigraph.commit.recovery import evidence
+        from omnigraph.commit.recovery.recover import recover_one
+
         intent = self._read(front)
         known = intent is not None and evidence.owner_gone(self._engine, intent)
         if not known and not self._watch.beyond_grace(front, stamp, rank):

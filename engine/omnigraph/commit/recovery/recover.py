@@ -7,7 +7,7 @@ code its owner would have used; rolling back is an abort made by another process
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,15 +73,21 @@ class Recovered:
 
 
 def recover_all(
-    engine: Engine, *, meter: Meter, beyond_grace: bool = False, within_s: float | None = None
+    engine: Engine,
+    *,
+    meter: Meter,
+    pending: Sequence[tuple[str, str]] | None = None,
+    beyond_grace: bool = False,
+    within_s: float | None = None,
 ) -> list[Recovered]:
-    """One pass over the pending intents, oldest first. Never waits. ``beyond_grace``: take every owner for gone.
-    ``within_s``: begin with no further one after that time; the rest stays pending.
+    """One pass over the pending intents, oldest first. Never waits. ``pending``: what ``engine.pending`` has just said, if it was
+    asked. ``beyond_grace``: take every owner for gone. ``within_s``: begin with no further one after that time; the rest stays
+    pending.
 
     Fails loudly where the intents cannot be listed, or one cannot be read.
     """
     done = []
-    pending = engine.pending(meter)
+    pending = engine.pending(meter) if pending is None else pending
     started = engine.clock.monotonic()
     with progress.phase("recovering", unit="writes", total=len(pending)):
         for op, _stamp in pending:

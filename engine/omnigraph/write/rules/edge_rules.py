@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from omnigraph.schema.catalog import EdgeType, NodeType
-from omnigraph.table.arrays import own_copy, positions
+from omnigraph.table.arrays import flags, own_copy, positions
 from omnigraph.table.key_set import KeySet
 from omnigraph.write.base import violations as v
 from omnigraph.write.base.blocks import Block
@@ -77,7 +77,7 @@ class NodePresence:
             there = view.contains(self.node.table_key, asked)
             present = asked.filter(there)
             if self._deleted is not None and len(self._deleted) and len(present):
-                present = present.filter(pa.array(~self._deleted.has(present)))
+                present = present.filter(flags(~self._deleted.has(present)))
             if len(present):
                 self._found.add(present)
                 self._found_ids.append(present)
