@@ -67,7 +67,7 @@ class GraphLines:
         if oldest is None or not oldest.parents:
             raise Corruption(
                 f"the history of line {ref} is on no line that can be read",
-                hint="run `omnigraph verify`, which names what cannot be read",
+                hint="run `omnigraph verify --deep`, which names what cannot be read",
                 object="__manifest",
             )
         return self._find(oldest.parents[0])
@@ -95,7 +95,7 @@ class GraphLines:
                 return Place(row.ref, row.manifest_version, commit_id)
         raise Corruption(
             f"commit {commit_id}, from which a merged branch was made, is in no history that can be read",
-            hint="run `omnigraph verify`, which names what cannot be read",
+            hint="run `omnigraph verify --deep`, which names what cannot be read",
             object="__manifest",
             commit_id=commit_id,
         )

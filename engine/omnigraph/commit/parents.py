@@ -15,6 +15,7 @@ from omnigraph.core.errors import Corruption, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import CommitRow, HistoryRow, MergedRow
 from omnigraph.manifest.swap import Held
+from omnigraph.table.version_list import version_path
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,10 @@ def _fork_point(engine: Engine, held: Held, meter: Meter) -> Held:
     except NotFound as error:
         raise Corruption(
             f"{where}, from which branch {held.state.head.name!r} was made, is not there",
-            hint="run `omnigraph verify`, which names what cannot be read",
+            hint="run `omnigraph verify --deep`, which names what cannot be read",
             object="__manifest",
             version=parent.manifest_version,
+            file=version_path(engine.manifest.ref(parent.ref), parent.manifest_version),
         ) from error
     if found.state.head.commit_id != parent.commit:
         raise Corruption(

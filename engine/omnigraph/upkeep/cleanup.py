@@ -221,7 +221,7 @@ def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
     except Corruption as error:
         raise Refused(
             f"an interrupted write cannot be ended, so nothing is deleted: {error.message}",
-            hint="run `omnigraph repair`, which names it and can move it aside",
+            hint="keep a copy of the intent, then run `omnigraph repair --confirm --force`, which moves it aside",
             reason="recovery",
         ) from error
 
@@ -235,7 +235,7 @@ def _refuse_drift(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
         if unexplained:
             raise Refused(
                 f"{unexplained[0]} has versions above the published one that no operation claims; nothing was deleted",
-                hint="run `omnigraph repair`",
+                hint="`omnigraph repair` shows what made them, `omnigraph repair --confirm` puts the table back",
                 reason="drift",
                 table_key=unexplained[0],
             )

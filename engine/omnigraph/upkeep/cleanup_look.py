@@ -181,7 +181,7 @@ def read_intents(engine: Engine, meter: Meter) -> list[Intent]:
         except Corruption as error:
             raise Refused(
                 f"an intent cannot be read, so what it needs is not known: {error.message}",
-                hint="run `omnigraph repair`, which names it and can move it aside",
+                hint="keep a copy of it, then run `omnigraph repair --confirm --force`, which moves it aside",
                 reason="unreadable-intent",
                 object=layout.intent_key(op),
             ) from error
@@ -300,7 +300,7 @@ def _branch(
     except OmnigraphError as error:
         raise Refused(
             f"branch {branch!r} cannot be read, so what it needs is not known: {error.message}",
-            hint="run `omnigraph verify`",
+            hint="run `omnigraph verify --deep`, which names what cannot be read, and restore that from a backup",
             reason="unreadable-branch",
             branch=branch,
             **facts_of(error),
@@ -308,7 +308,7 @@ def _branch(
     if then.head.commit_id != oldest.commit_id:
         raise Refused(
             f"version {oldest.manifest_version} of __manifest belongs to {then.head.commit_id}, not to {oldest.commit_id}",
-            hint="run `omnigraph verify --deep`",
+            hint="run `omnigraph verify --deep`, which names the commits whose version is another one's",
             reason="unreadable-branch",
             branch=branch,
         )
@@ -337,7 +337,7 @@ def _check_present(seen: Mapping[Place, tuple[VersionFile, ...]], views: Sequenc
             if not any(file.version >= pin.version for file in files):
                 raise Refused(
                     f"version {pin.version} of {pin.key}, which commit {view.oldest.commit_id} names, is not there",
-                    hint="run `omnigraph verify --deep`",
+                    hint="run `omnigraph verify --deep`: it names what is gone; restore that from a backup, or keep fewer commits",
                     reason="missing-version",
                     table_key=pin.key,
                 )

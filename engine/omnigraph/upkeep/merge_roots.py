@@ -72,7 +72,7 @@ def _state(engine: Engine, place: Place, label: str, meter: Meter) -> State | No
 def _unreadable(label: str, error: OmnigraphError) -> Refused:
     return Refused(
         f"what branch {label!r} was made from cannot be read: {error.message}",
-        hint="run `omnigraph verify`",
+        hint="run `omnigraph verify --deep`, which names what cannot be read, and restore that from a backup",
         reason="unreadable-branch",
         branch=label,
     )

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from lance.fragment import write_fragments
 
 import omnigraph as og
 from omnigraph.core.errors import IdempotencyMismatch
+from omnigraph.distributed import Split, TableRows
+from omnigraph.schema import table_schema
 
 SCHEMA = "node Person { name: String @key age: I32? }\n"
 ADA, BOB = ({"type": "Person", "data": {"name": name}} for name in ("ada", "bob"))
@@ -32,20 +38,63 @@ def test_the_same_load_again_is_a_replay(graph: og.Graph) -> None:
     assert (again.commit_id, again.replayed) == (first.commit_id, True)
 
 
-@pytest.mark.parametrize("fresh", [False, True], ids=["known here", "in a fresh handle"])
-def test_a_replay_warns_and_names_the_commit_that_it_comes_from(graph: og.Graph, fresh: bool) -> None:
-    writes = [
-        lambda g: g.load([ADA], mode="merge", idempotency_key="load"),
+def _staged(graph: og.Graph) -> og.Receipt:
+    txn = graph.begin()
+    table = txn.table("Person")
+    rows = pa.table({"id": ["cy"], "name": ["cy"], "age": [1]}, schema=table_schema(graph.catalog.node("Person")))
+    staged = table.describe(write_fragments(rows, table.uri), "append")
+    txn.add(staged)
+    return txn.load_staged({"Person": staged}, mode="append", idempotency_key="staged")
+
+
+def _parts(graph: og.Graph) -> og.Receipt:
+    txn = graph.begin()
+    rows = pa.table({"name": ["dot"], "age": pa.array([1], pa.int32())}).to_batches()
+    parts = [txn.task("append").stage_table("Person", [TableRows(Split(0, 0), rows)], 0)]
+    txn.add_parts(parts)
+    return txn.load_parts(parts, ["Person"], options=og.LoadOptions(mode="append", idempotency_key="parts"))
+
+
+def _on_a_branch(graph: og.Graph) -> None:
+    graph.load([BOB], mode="merge", branch="dev", from_branch="main")
+
+
+# What is done first, and the write that is done twice.
+WRITES: dict[str, tuple[Callable[[og.Graph], object], Callable[[og.Graph], Any]]] = {
+    "load": (lambda g: None, lambda g: g.load([ADA], mode="merge", idempotency_key="load")),
+    "mutate": (
+        lambda g: g.load([ADA], mode="merge"),
         lambda g: g.mutate(QUERY, params={"n": 1}, idempotency_key="mutate"),
+    ),
+    "schema.apply": (
+        lambda g: None,
         lambda g: g.schema.apply(SCHEMA + "node More { name: String @key }\n", idempotency_key="schema"),
-    ]
-    for write in writes:
-        first = write(graph)
-        with og.open(graph.uri) if fresh else graph.snapshot() and contextlib.nullcontext(graph) as handle:
-            again = write(handle)
-        assert again.replayed and not first.warnings
-        [warning] = again.to_dict()["warnings"]
-        assert "nothing was written" in warning and str(first.commit_id) in warning
+    ),
+    "load_staged": (lambda g: None, _staged),
+    "load_parts": (lambda g: None, _parts),
+    "merge": (_on_a_branch, lambda g: g.branches.merge("dev", idempotency_key="merge")),
+    "revert": (
+        lambda g: g.load([ADA], mode="merge"),
+        lambda g: g.revert([one.id for one in g.commits() if one.kind == "load"][-1], idempotency_key="revert"),
+    ),
+    "restore": (
+        lambda g: g.load([ADA], mode="merge"),
+        lambda g: g.restore(g.commits()[-1].id, idempotency_key="restore"),
+    ),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("fresh", [False, True], ids=["known here", "in a fresh handle"])
+def test_a_replay_warns_and_names_the_commit_that_it_comes_from(graph: og.Graph, fresh: bool, write: str) -> None:
+    before, act = WRITES[write]
+    before(graph)
+    first = act(graph)
+    with og.open(graph.uri) if fresh else graph.snapshot() and contextlib.nullcontext(graph) as handle:
+        again = act(handle)
+    assert again.replayed and not first.warnings
+    [warning] = again.to_dict()["warnings"]
+    assert "nothing was written" in warning and str(first.commit_id) in warning
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["known here", "in a fresh handle"])

@@ -39,7 +39,7 @@ def run_outcome(call: Call) -> Answer:
     """
     with call.reading() as graph:
         outcome = graph.outcome(call.subject)
-    return Answer(outcome, lambda screen: _show_outcome(screen, outcome.to_dict()))
+    return Answer(outcome, lambda screen: _show_outcome(screen, outcome.to_dict(), outcome.hint))
 
 
 def _show_list(screen: Screen, commits: list[dict[str, Any]]) -> None:
@@ -98,10 +98,12 @@ def _show_changes(screen: Screen, tables: dict[str, dict[str, int]]) -> None:
     screen.table(("table", *names), [(key, *(change[name] for name in names)) for key, change in tables.items()])
 
 
-def _show_outcome(screen: Screen, outcome: dict[str, Any]) -> None:
+def _show_outcome(screen: Screen, outcome: dict[str, Any], hint: str) -> None:
     screen.pairs([(name, outcome[name]) for name in ("commit_id", "state", "operation_id") if outcome[name]])
     if outcome["searched"]:
         screen.pairs([("searched", ", ".join(outcome["searched"]))])
     if outcome["receipt"]:
         screen.line()
         _show_changes(screen, outcome["receipt"]["tables"])
+    if hint:
+        screen.note(hint)
