@@ -10,7 +10,7 @@ to begin anew: a reader that went on would have a hole and not know it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,8 +35,16 @@ from omnigraph.read.feed_walk import (
     entries_of,
     moved,
     run_of_inserts,
+    stretch_of_writes,
 )
 from omnigraph.read.feed_way import FeedWay, find_way, gap_of
+from omnigraph.read.feed_writes import (
+    STRETCH_ROWS_MAX,
+    STRETCH_SWAPS_MAX,
+    STRETCH_SWAPS_MIN,
+    Written,
+    read_stretch,
+)
 from omnigraph.read.lifts import NO_FILLS, Fills
 from omnigraph.read.place_names import At
 from omnigraph.read.row_changes import explained, fills_between, row_changes
@@ -155,20 +163,38 @@ class ChangeFeed:
         while at < len(swaps):
             end = run_of_inserts(swaps, at, RUN_ROWS_MAX)
             run = self._run(now, swaps[at:end]) if end - at >= RUN_SWAPS_MIN else None
-            for place, swap in enumerate(swaps[at : max(end, at + 1)]):
-                yield from self._of_swap(now, swap) if run is None else self._of_run(now, run, place)
+            written: Mapping[str, Written] | None = None
+            if end - at < RUN_SWAPS_MIN:
+                end, written = self._stretch(now, swaps, at)
+            for place, swap in enumerate(swaps[at:end]):
+                known = {} if written is None else {one: deltas[place] for one, deltas in written.items()}
+                yield from self._of_swap(now, swap, known) if run is None else self._of_run(now, run, place)
                 self._cursor = swap.last_id
-            at = max(end, at + 1)
+            at = end
 
     def _run(self, now: _Now, swaps: tuple[Swap, ...]) -> Run | None:
         states = states_of(now.pins, swaps)
         if states is None:
             return None
         first, last = states[0], states[-1]
-        touched = {one for swap in swaps for entry in entries_of(replace(swap, seen=0)) for one in entry.tables}
-        pairs = {one: (first.get(one), last[one]) for one in touched if one in last and self._is_chosen(last[one])}
+        pairs = {one: (first.get(one), last[one]) for one in self._touched(swaps, last)}
         tables = {one: (now.versioned(old), now.versioned(new)) for one, (old, new) in pairs.items()}
         return read_run(swaps, states, tables, now.meter)
+
+    def _stretch(self, now: _Now, swaps: tuple[Swap, ...], at: int) -> tuple[int, Mapping[str, Written] | None]:
+        """Where a stretch ends that begins here, and what its swaps did; None where they are to be compared one by one."""
+        states = stretch_of_writes(now.pins, swaps, at, rows_max=STRETCH_ROWS_MAX, swaps_max=STRETCH_SWAPS_MAX)
+        some = swaps[at : at + len(states) - 1]
+        if len(some) < STRETCH_SWAPS_MIN:
+            return at + 1, None
+        touched = self._touched(some, states[-1])
+        tables = {one: [now.versioned(state.get(one)) for state in states] for one in touched}
+        return at + len(some), read_stretch(self._engine, some, tables, now.meter)
+
+    def _touched(self, swaps: tuple[Swap, ...], last: Pins) -> set[str]:
+        """The tables asked for that any of these swaps wrote."""
+        touched = {one for swap in swaps for entry in entries_of(replace(swap, seen=0)) for one in entry.tables}
+        return {one for one in touched if one in last and self._is_chosen(last[one])}
 
     def _of_run(self, now: _Now, run: Run, place: int) -> Iterator[_Part]:
         before, now.pins = run.states[place], run.states[place + 1]
@@ -183,15 +209,21 @@ class ChangeFeed:
                 if rows.num_rows:
                     yield _Part(entry, None, new, old, Delta("insert", None, rows))
 
-    def _of_swap(self, now: _Now, swap: Swap) -> Iterator[_Part]:
+    def _of_swap(self, now: _Now, swap: Swap, known: Mapping[str, tuple[Delta, ...]]) -> Iterator[_Part]:
+        """``known``: by the identity of tables, what the swap did to them, where that was read already."""
         was, fills = now.step(swap)
+
+        def read(old: Versioned, new: Versioned) -> Iterator[Delta]:
+            deltas = known.get("" if new.pin is None else new.pin.identity)
+            return _deltas(old, new, fills) if deltas is None else iter(deltas)
+
         for entry in entries_of(swap):
             if was.held.state.schema.id != now.held.state.schema.id:
                 yield _Part(entry, schema=_schema_row(now.held, entry))
             if any(one.kind != "schema" for one in entry.commits):
                 pairs = changed(entry, was.pins, now.pins)
                 yield from _in_order(
-                    entry, [self._pair(was, now, *pair) for pair in pairs if self._is_chosen(pair[1])], fills
+                    entry, [self._pair(was, now, *pair) for pair in pairs if self._is_chosen(pair[1])], read
                 )
 
     def _is_chosen(self, pin: Pin) -> bool:
@@ -237,11 +269,15 @@ def _pins(held: Held) -> Pins:
     return {pin.identity: pin for pin in held.state.tables.values()}
 
 
-def _in_order(entry: FeedEntry, pairs: list[tuple[Versioned, Versioned]], fills: Fills) -> Iterator[_Part]:
+def _in_order(
+    entry: FeedEntry,
+    pairs: list[tuple[Versioned, Versioned]],
+    read: Callable[[Versioned, Versioned], Iterator[Delta]],
+) -> Iterator[_Part]:
     """The rows of one entry in an order in which no edge is without its nodes: what is deleted, edges before nodes; then the rest,
     nodes before edges."""
     pairs.sort(key=lambda pair: _rank(pair[1]))
-    streams = [_deltas(*pair, fills) for pair in pairs]
+    streams = [read(*pair) for pair in pairs]
     waiting: list[Delta | None] = [next(stream, None) for stream in streams]
     for at in reversed(range(len(pairs))):
         while (delta := waiting[at]) is not None and delta.kind == "delete":

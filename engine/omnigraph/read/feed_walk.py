@@ -121,6 +121,47 @@ def _inserted(swap: Swap) -> int | None:
     return found
 
 
+@dataclass(frozen=True)
+class Counted:
+    """How many rows commits have inserted into a table, and updated."""
+
+    inserted: int
+    updated: int
+
+
+def stretch_of_writes(pins: Pins, swaps: Sequence[Swap], at: int, *, rows_max: int, swaps_max: int) -> tuple[Pins, ...]:
+    """The tables before the longest stretch of swaps from ``at`` on that inserted and updated rows and deleted none, as their
+    commits say, and after each of them."""
+    states = [pins]
+    rows = 0
+    for swap in swaps[at : at + swaps_max]:
+        counted, after = _written(swap), moved(states[-1], swap)
+        if counted is None or after is None or rows + counted > rows_max:
+            break
+        rows += counted
+        states.append(after)
+    return tuple(states)
+
+
+def _written(swap: Swap) -> int | None:
+    """How many rows a swap inserted and updated; None where it did something else, or where it is not known."""
+    found = 0
+    for member in swap.members:
+        if member.kind == MAINTENANCE or member.schema is not None or member.merge is not None:
+            return None
+        for change in member.tables.values():
+            if change.inserted is None or change.updated is None or change.deleted != 0 or change.via != "write":
+                return None
+            found += change.inserted + change.updated
+    return found
+
+
+def counted_in(swap: Swap, identity: str) -> Counted:
+    """What the commits of a stretch have counted of a table."""
+    changes = [one for member in swap.members for one in member.tables.values() if one.identity == identity]
+    return Counted(sum(one.inserted or 0 for one in changes), sum(one.updated or 0 for one in changes))
+
+
 def inserted_into(swap: Swap, identity: str) -> int:
     """How many rows the commits of a run have inserted into a table."""
     changes = (change for member in swap.members for change in member.tables.values())

@@ -236,8 +236,8 @@ def _join(old: _Reader | None, new: _Reader | None, before: Numbers, after: Numb
     return _Joined(before[gone], before[partner], after[~fresh], after[fresh])
 
 
-def _updates(before: pa.Table, after: pa.Table, columns: Sequence[Column]) -> Iterator[Delta]:
-    """The rows that differ, of rows with equal ids."""
+def differing(before: pa.Table, after: pa.Table, columns: Sequence[Column]) -> dict[str, npt.NDArray[np.bool_]]:
+    """By the id of each column that is compared, in which rows it differs. The rows have equal ids, position by position."""
     changed = {}
     asked = np.ones(after.num_rows, dtype=np.bool_)
     for column in columns:
@@ -245,6 +245,12 @@ def _updates(before: pa.Table, after: pa.Table, columns: Sequence[Column]) -> It
             assert column.after is not None
             values = after.column(column.after)
             changed[column.id] = ~same_column(_value_before(column, before, values.type), values, asked)
+    return changed
+
+
+def _updates(before: pa.Table, after: pa.Table, columns: Sequence[Column]) -> Iterator[Delta]:
+    """The rows that differ, of rows with equal ids."""
+    changed = differing(before, after, columns)
     some = np.logical_or.reduce([np.zeros(after.num_rows, dtype=np.bool_), *changed.values()])
     if some.any():
         rows = positions(np.flatnonzero(some))
