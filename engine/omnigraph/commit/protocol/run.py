@@ -114,11 +114,9 @@ def _prepare(txn: Txn, prepare: Prepare) -> Prepared | _Retry | None:
         return _Retry(None)
     except PrepareAgain:
         return _Retry(None)
-    if prepared is not None and prepared.own_first:
+    if prepared is not None and (prepared.own_first or not prepared.is_empty):
         return prepared
-    if prepared is None or prepared.is_empty:
-        return None if still_newest(txn) else _Retry(None)
-    return prepared
+    return None if still_newest(txn) else _Retry(None)
 
 
 def _lines_to_make(txn: Txn, prepared: Prepared) -> frozenset[str]:
