@@ -19,7 +19,7 @@ from omnigraph.testing.histories import (
     check_ring,
     check_set,
 )
-from omnigraph.testing.operations import create, opened, recover
+from omnigraph.testing.operations import create, keys_of, opened, recover
 from omnigraph.testing.workloads import (
     ACCOUNT_START,
     ACCOUNTS,
@@ -91,6 +91,18 @@ def test_processes_on_different_tables_do_not_refuse_each_other(any_root: str, r
     assert len(told.of(OK, "append")) == 2 * rounds
     settled(any_root, told)
     check_rows(any_root, told, LIST_KEYS)
+
+
+@pytest.mark.parametrize("rounds", [10, pytest.param(60, marks=pytest.mark.long)])
+def test_processes_with_tables_of_their_own_share_swaps_beside_a_killer(any_root: str, rounds: int) -> None:
+    """Six with a table each, two that share one, all killed now and then."""
+    create(any_root, 8)
+    own = {key: Job("rows", rounds, (key,), reads=0.2, combine=True) for key in keys_of(6)}
+    shared = {f"p{number}": Job("rows", rounds, keys_of(7)[-1:], reads=0.2, combine=True) for number in range(2)}
+    told = run_together(any_root, own | shared, kill_every_s=0.4, limit_s=250)
+    assert told.kills > 0 and told.of(FAIL, "append") == []
+    settled(any_root, told)
+    check_rows(any_root, told, tuple(keys_of(8)))
 
 
 @pytest.mark.parametrize("rounds", [12, pytest.param(100, marks=pytest.mark.long)])

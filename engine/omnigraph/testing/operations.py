@@ -27,6 +27,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.ids import new_ulid, new_uuid
 from omnigraph.core.meter import Meter
+from omnigraph.manifest.durable import Durability
 from omnigraph.manifest.rows import SchemaRow
 from omnigraph.manifest.schema_id import schema_id
 from omnigraph.schema import canonical_text, parse_schema
@@ -72,7 +73,8 @@ def register(operation: Operation) -> Operation:
 
 @contextlib.contextmanager
 def opened(root: str, *, combine: bool = False) -> Iterator[Engine]:
-    engine = Engine(open_store(root), combine=combine)
+    """``combine``: with syncs, because without them no plan is called applied."""
+    engine = Engine(open_store(root), combine=combine, durability=Durability.COMMIT if combine else None)
     try:
         yield engine
     finally:

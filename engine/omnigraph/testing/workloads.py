@@ -47,6 +47,7 @@ class Job:
     seed: int = 0
     deadline_s: float = 60.0
     shortcut: bool = True  # whether it may know that a process of its own host is dead
+    combine: bool = False  # whether its swaps may take along the plans of others
 
 
 class _Worker:
@@ -221,7 +222,7 @@ def work(say: Any, name: str, root: str, job: Job) -> None:
 
         # Through a setattr: this is the one place where a worker is made to behave as if it ran on another host.
         setattr(evidence, "known_dead", lambda owner: False)  # noqa: B010
-    with opened(root) as engine:
+    with opened(root, combine=job.combine) as engine:
         engine.latest(MAIN)
         recover_all(engine, meter=Meter())  # as every open for writing does
         _Worker(say, name, engine, job).work()

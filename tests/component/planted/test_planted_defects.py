@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.core.errors import OmnigraphError
-from tests.component.planted import branches, feeds, grouped, lines, newest, publishing, recovery, stored
+from tests.component.planted import branches, combined, feeds, grouped, lines, newest, publishing, recovery, stored
 from tests.component.planted.scenes import Defect, Engines, Scene
 
 DEFECTS = {
@@ -17,6 +17,7 @@ DEFECTS = {
     **stored.DEFECTS,
     **lines.DEFECTS,
     **grouped.DEFECTS,
+    **combined.DEFECTS,
     **feeds.DEFECTS,
     **branches.DEFECTS,
     **newest.DEFECTS,

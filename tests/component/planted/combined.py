@@ -1,0 +1,192 @@
+"""Plans of several processes in one swap: what may not come along, and what its owner and its helper have to do first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from omnigraph.commit import decide, taking_along
+from omnigraph.commit.decide import Check, PublishCheck
+from omnigraph.commit.durable import Durable
+from omnigraph.commit.engine import Engine
+from omnigraph.commit.plan import PublishPlan
+from omnigraph.commit.queue import combine
+from omnigraph.commit.queue.arming import Arming
+from omnigraph.commit.queue.combine import Combining
+from omnigraph.core import failpoints
+from omnigraph.graph import Graph
+from omnigraph.manifest.durable import Durability
+from omnigraph.testing.combining import leave_applied, losing, row, when_applied
+from omnigraph.testing.content import commits_of
+from omnigraph.testing.effect_operations import give_away
+from omnigraph.testing.operations import append
+from tests.component.planted.scenes import TWO, Defect, Engines, Plant, passing, recovered, wrong
+
+T1, T2 = TWO
+SIDE = "side"
+
+
+def _combining(engines: Engines) -> Engine:
+    engine = engines()
+    engine.combine = True
+    engine.durable = Durable(engine.store, Durability.COMMIT)
+    return engine
+
+
+def _helped_by(engines: Engines, mine: Engine) -> None:
+    """A write to the first table that loses a swap, and so takes along what it may."""
+    with losing(mine, engines()):
+        append(mine, [T1], ["mine"])
+
+
+def _alone(engine: Engine, *, table: str) -> list[str]:
+    """The last commit of this table shares its swap with no other."""
+    rows = commits_of(engine)
+    last = next(one for one in reversed(rows) if table in one.tables)
+    company = [one.commit_id for one in rows if one.version == last.version and one is not last]
+    return [f"{last.commit_id} came along with {company}"] if company else []
+
+
+# --- scenes ---------------------------------------------------------------------------------------------------------------
+
+
+def an_owner_is_helped(engines: Engines) -> list[str]:
+    owner, helper = _combining(engines), _combining(engines)
+
+    def help_it() -> None:
+        with losing(helper, engines()):
+            append(helper, [T2], ["helper"])
+
+    with losing(owner, engines()), when_applied(owner, help_it):
+        append(owner, [T1], ["owner"], idempotency_key="k")
+    return wrong(engines(), {T1: ["owner"], T2: ["helper"]})
+
+
+def a_table_that_was_read_moves(engines: Engines) -> list[str]:
+    dead = _combining(engines)
+    leave_applied(dead, engines(), row(dead, T2, "left", reads=[T1]))
+    _helped_by(engines, _combining(engines))
+    recovered(engines())
+    return wrong(engines(), {T1: ["mine"], T2: []})
+
+
+def one_key_in_two_processes(engines: Engines) -> list[str]:
+    dead, mine = _combining(engines), _combining(engines)
+    leave_applied(dead, engines(), row(dead, T2, "left", idempotency_key="k"))
+    with losing(mine, engines()):
+        append(mine, [T1], ["mine"], idempotency_key="k")
+    recovered(engines())
+    return wrong(engines(), {T1: ["mine"], T2: []})
+
+
+def a_fork_meets_a_lost_swap(engines: Engines) -> list[str]:
+    dead = _combining(engines)
+    give_away(dead, [T2])
+    leave_applied(dead, engines(), row(dead, T2, "left"))
+    _helped_by(engines, _combining(engines))
+    recovered(engines())
+    return [*_alone(engines(), table=T2), *wrong(engines(), {T1: ["mine"], T2: ["left"]})]
+
+
+def an_undo_meets_a_lost_swap(engines: Engines) -> list[str]:
+    """It takes a version from elsewhere, which a cleanup may be deleting: only its owner and recovery look there."""
+    dead = _combining(engines)
+    bad = append(dead, [T2], ["bad"]).row
+    assert bad is not None
+    leave_applied(dead, engines(), lambda: Graph(dead).revert(bad.commit_id))
+    _helped_by(engines, _combining(engines))
+    recovered(engines())
+    return [*_alone(engines(), table=T2), *wrong(engines(), {T1: ["mine"], T2: []})]
+
+
+def a_plan_of_another_branch(engines: Engines) -> list[str]:
+    dead = _combining(engines)
+    Graph(dead).branches.create(SIDE)
+    append(dead, [T2], ["own line"], branch=SIDE)
+    leave_applied(dead, engines(), row(dead, T2, "left", branch=SIDE), dead.line_of(SIDE))
+    _helped_by(engines, _combining(engines))
+    recovered(engines())
+    return wrong(engines(), {T1: ["mine"], T2: []})
+
+
+def what_is_applied_is_on_disk(engines: Engines) -> list[str]:
+    owner = _combining(engines)
+    with failpoints.recording() as seen, losing(owner, engines()):
+        append(owner, [T1], ["owner"])
+    names = [name for name, _ in seen]
+    said = names.index("combine.before_applied")
+    landed = names.index("apply.after_commit")
+    found = [] if "store.sync" in names[landed:said] else ["a plan is called applied before its files are synced"]
+    return found + wrong(engines(), {T1: ["owner"]})
+
+
+def saying_so_takes_long(engines: Engines) -> list[str]:
+    """The plan has no end, and so no deleted file, while its file is being written."""
+    owner, over = _combining(engines), threading.Event()
+    with failpoints.armed("combine.before_applied", lambda **_: over.wait(0.5)), losing(owner, engines()):
+        append(owner, [T1], ["owner"])
+    over.set()
+    owner.close()
+    return wrong(engines(), {T1: ["owner"]})
+
+
+# --- defects --------------------------------------------------------------------------------------------------------------
+
+
+def lenient(check: Check) -> Plant:
+    """Who takes plans along overlooks one check."""
+
+    def judged(*args: Any, **facts: Any) -> PublishCheck:
+        verdict = decide.check_publish(*args, **facts)
+        return PublishCheck(Check.GO) if verdict.check is check else verdict
+
+    return lambda patch: patch.setattr(taking_along, "check_publish", judged)
+
+
+def taking_pins_as_they_are(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(taking_along, "_registered_otherwise", lambda *_: False)
+
+
+def combining_everything(patch: pytest.MonkeyPatch) -> None:
+    def anything(plan: PublishPlan) -> bool:
+        return bool(plan.requests)
+
+    patch.setattr(taking_along, "may_combine", anything)
+    patch.setattr(combine, "may_combine", anything)
+    taking_pins_as_they_are(patch)
+
+
+def combining_all_branches(patch: pytest.MonkeyPatch) -> None:
+    lenient(Check.BRANCH_GONE)(patch)
+    taking_pins_as_they_are(patch)
+
+
+def saying_so_before_the_swap(patch: pytest.MonkeyPatch) -> None:
+    real: Callable[..., Combining] = Arming.company
+
+    def company(*args: Any) -> Combining:
+        found = real(*args)
+        found.lost_swap()
+        found.settle()
+        return found
+
+    patch.setattr(Arming, "company", company)
+
+
+def not_waiting_for_it(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Combining, "settle", lambda self: None)
+
+
+DEFECTS = {
+    "a helped plan's own record is not looked for": Defect(an_owner_is_helped, passing(Check.PUBLISHED)),
+    "a plan comes along whose read table has moved": Defect(a_table_that_was_read_moves, lenient(Check.READ_MOVED)),
+    "a plan comes along whose key is taken": Defect(one_key_in_two_processes, lenient(Check.KEY_TAKEN)),
+    "a fork comes along": Defect(a_fork_meets_a_lost_swap, combining_everything),
+    "a plan with sources comes along": Defect(an_undo_meets_a_lost_swap, combining_everything),
+    "a plan of another branch comes along": Defect(a_plan_of_another_branch, combining_all_branches),
+    "applied before the owner's sync": Defect(what_is_applied_is_on_disk, saying_so_before_the_swap),
+    "an intent is written after its plan has ended": Defect(saying_so_takes_long, not_waiting_for_it),
+}
