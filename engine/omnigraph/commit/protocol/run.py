@@ -259,8 +259,7 @@ def _publish_or_abort(
     engine, plan = one.engine, one.plan
     refusal: NotPublished | None = None
     if all(result.landing is Landing.EXACT for result in results.values()):
-        if pins is None:
-            pins = landed(one.txn.state, plan, results)
+        pins = landed(one.txn.state, plan, results) if pins is None else pins
         one.meter.step(2)
         change = publish_change(plan, pins, one.planned.counts)
         result = publish(
@@ -289,7 +288,6 @@ def _publish_or_abort(
     from omnigraph.commit.recovery.recover import help_or_wait
 
     watch = FrontWatch(engine.timing, engine.clock)
-    ghost = refusal is not None and refusal.ghost
     how = end_by_abort(
         engine,
         plan,
@@ -299,7 +297,7 @@ def _publish_or_abort(
         deadline=Deadline(engine.clock, max(one.txn.deadline.left(), 4 * engine.timing.grace_s)),
         give_way=lambda other, rank: help_or_wait(engine, other, watch=watch, meter=one.meter, rank=rank),
         # Another process that has read the intent may still publish a plan whose version was a ghost.
-        record=ghost,
+        record=refusal is not None and refusal.ghost,
         meter=one.meter,
     )
     return _Ended(how, refusal)
