@@ -5,7 +5,8 @@
 Each flip hits any file that the newest state names (data, blobs, deletions, indexes, version and transaction files of tables and of
 the manifest) or an intent. `verify --deep` has to name that file; a reader that checks, a merge, an upkeep run and a fill have to
 refuse it or never use it; what is published stays. The calls run in a process of its own, whose memory is bounded by twice that
-of the undamaged run. Prints a ledger; exit code 1 if there is a finding.
+of the undamaged run, and whose time is bounded as processor time: a loaded machine makes no finding. Prints a ledger with the
+longest call; exit code 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,13 +31,14 @@ from omnigraph.graph import Graph
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.files import live_files, version_files
+from omnigraph.testing.bounds import Bounds, NeverEnds, hear
 from omnigraph.testing.children import Child
 
 SCHEMA: Final = """
 node Person { name: String @key  age: I32? @index  photo: Blob? }
 edge Knows: Person -> Person
 """
-FLIP_S: Final = 120.0
+BOUNDS: Final = Bounds()
 _ROWS = 60
 _BLOB_BYTES: Final = (10, 80_000, 5_000_000)
 
@@ -80,11 +82,23 @@ def flip(path: Path, *, at: int, bit: int) -> None:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of a row of flips. ``kinds``: how many hit each kind of file."""
+    """What came of a row of flips. ``kinds``: how many hit each kind of file. ``longest``: the call that took the most processor
+    time, with its seconds."""
 
     flips: int
     kinds: dict[str, int]
     findings: tuple[str, ...]
+    longest: tuple[str, float] = ("none", 0.0)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a child said of one graph. ``took``: processor seconds of each call."""
+
+    findings: tuple[str, ...]
+    rows: dict[str, list[dict[str, Any]]]
+    memory_kib: int
+    took: dict[str, float]
 
 
 # --- one flip -----------------------------------------------------------------------------------------------------------
@@ -111,19 +125,27 @@ def _calls() -> Iterator[tuple[str, Callable[[Graph], Any]]]:
 def _judge(say: Callable[[Any], None], root: str, path: str, expected: dict[str, list[dict[str, Any]]] | None) -> None:
     """Say what is wrong, and how much memory it took. ``expected``: the rows; None where they are to be said."""
     found: list[str] = []
+    rows: dict[str, list[dict[str, Any]]] = {}
+    took: dict[str, float] = {}
+    say("verify")
+    began = time.process_time()
     if expected is not None and not _named(root, path):
         found.append(f"verify does not name {path}")
-    rows: dict[str, list[dict[str, Any]]] = {}
+    took["verify"] = time.process_time() - began
     for name, call in _calls():
+        say(name)
+        began = time.process_time()
         try:
             with graphs.open(root, verify_reads=True) as graph:
                 call(graph)
                 rows[name] = _rows(graph)
         except OmnigraphError:
             continue  # it says that something is damaged; what, the command above has said
+        finally:
+            took[name] = time.process_time() - began
         if expected is not None and rows[name] != expected[name]:
             found.append(f"{name} published what it read from {path}")
-    say((found, rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+    say(Judged(tuple(found), rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, took))
 
 
 def _named(root: str, path: str) -> bool:
@@ -175,7 +197,8 @@ def _run(
     intent = _interrupted(pending)
     by_kind["intent"] = [intent]
     prepare(sound)
-    expected, memory = _undamaged(sound, base / "whole")
+    whole = _undamaged(sound, base / "whole")
+    longest = max(whole.took.items(), key=lambda one: one[1])
     kinds: Counter[str] = Counter()
     findings: list[str] = []
     for number in range(flips):
@@ -188,11 +211,13 @@ def _run(
         at, bit = rng.randrange((root / path).stat().st_size), rng.randrange(8)
         flip(root / path, at=at, bit=bit)
         kinds[kind] += 1
-        for finding in _findings(root, path, expected, memory):
+        judged = _judged(root, path, whole)
+        longest = max((longest, *judged.took.items()), key=lambda one: one[1])
+        for finding in judged.findings:
             findings.append(f"{finding} (byte {at}, bit {bit})")
             told(findings[-1])
         shutil.rmtree(root)
-    return Report(sum(kinds.values()), dict(kinds), tuple(findings))
+    return Report(sum(kinds.values()), dict(kinds), tuple(findings), longest)
 
 
 def _kind(path: str) -> str:
@@ -200,25 +225,41 @@ def _kind(path: str) -> str:
     return parts[1] if parts[0] == layout.MANIFEST else "blobs" if parts[2] == "data" and len(parts) > 4 else parts[2]
 
 
-def _undamaged(sound: Path, root: Path) -> tuple[dict[str, Any], int]:
+def _undamaged(sound: Path, root: Path) -> Judged:
     shutil.copytree(sound, root)
     with Child(_judge, str(root), "", None) as child:
-        _, rows, memory = child.hear(FLIP_S)
+        _, judged = _last_heard(child)
     shutil.rmtree(root)
-    return rows, memory
+    assert judged is not None, "the calls have to end on an undamaged graph"
+    return judged
 
 
-def _findings(root: Path, path: str, expected: dict[str, Any], memory: int) -> list[str]:
-    with Child(_judge, str(root), path, expected) as child:
+def _judged(root: Path, path: str, whole: Judged) -> Judged:
+    with Child(_judge, str(root), path, whole.rows) as child:
         try:
-            heard = child.hear(FLIP_S)
-        except TimeoutError:
+            call, judged = _last_heard(child)
+        except NeverEnds as error:
             child.kill()
-            return [f"a call over {path} did not end within {FLIP_S:.0f} s"]
-    if heard is None:
-        return [f"the process that read {path} has died"]
-    found, _, used = heard
-    return [*found, *([f"{path} took {used} KiB of memory, {memory} undamaged"] if used > 2 * memory else [])]
+            return Judged((str(error).format(path=path),), {}, 0, {})
+    if judged is None:
+        return Judged((f"the process died in {call} over {path}",), {}, 0, {})
+    if judged.memory_kib <= 2 * whole.memory_kib:
+        return judged
+    grown = f"{path} took {judged.memory_kib} KiB of memory, {whole.memory_kib} undamaged"
+    return replace(judged, findings=(*judged.findings, grown))
+
+
+def _last_heard(child: Child) -> tuple[str, Judged | None]:
+    """The last call that a child began, and what it said in the end. Each call has its own time."""
+    call = "its start"
+    while True:
+        try:
+            heard = hear(child, BOUNDS)
+        except NeverEnds as error:
+            raise NeverEnds(f"{call} over {{path}} {error}") from None
+        if heard is None or isinstance(heard, Judged):
+            return call, heard
+        call = heard
 
 
 def main(arguments: list[str]) -> int:
@@ -235,5 +276,9 @@ def main(arguments: list[str]) -> int:
     )
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.kinds.items()))
     seconds = time.monotonic() - started
-    print(f"rot: {report.flips} flips ({kinds}), {len(report.findings)} findings, {seconds:.0f} s")
+    call, cpu_s = report.longest
+    print(
+        f"rot: {report.flips} flips ({kinds}), {len(report.findings)} findings, {seconds:.0f} s; "
+        f"longest call {call}, {cpu_s:.1f} s of processor time"
+    )
     return int(bool(report.findings))
