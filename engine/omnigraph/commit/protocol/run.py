@@ -261,11 +261,10 @@ def _publish_or_abort(
     if all(result.landing is Landing.EXACT for result in results.values()):
         pins = landed(one.txn.state, plan, results) if pins is None else pins
         one.meter.step(2)
-        change = publish_change(plan, pins, one.planned.counts)
         result = publish(
             engine,
             plan,
-            change,
+            (change := publish_change(plan, pins, one.planned.counts)),
             held=one.txn.held,
             written=written,
             revalidate=_revalidator(one),
@@ -284,8 +283,7 @@ def _publish_or_abort(
         for key, result in results.items()
         if result.may_stand or result.landing is Landing.REFUSED
     }
-    # Imported by those few who have to end something: they alone need the models that read the intents of others.
-    from omnigraph.commit.recovery.recover import help_or_wait
+    from omnigraph.commit.recovery.recover import help_or_wait  # here: only an abort needs to read intents of others
 
     watch = FrontWatch(engine.timing, engine.clock)
     how = end_by_abort(
