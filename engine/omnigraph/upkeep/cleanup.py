@@ -133,7 +133,7 @@ def run_cleanup(
     record = CleanupRecord(engine, run, actor, plan.policy, meter)
     _recover_first(engine, plan, meter)
     wanted = {line.place: line for line in plan.lines}
-    if plan.versions or plan.expired_staging:
+    if plan.versions or plan.expired_staging or plan.orphans:
         for branch in plan.branches:
             change_head(engine, branch, lambda head: replace(head, mark=run), meter)
         failpoints.hit("cleanup.marked")

@@ -8,7 +8,18 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.core.errors import OmnigraphError
-from tests.component.planted import branches, combined, feeds, grouped, lines, newest, publishing, recovery, stored
+from tests.component.planted import (
+    branches,
+    combined,
+    feeds,
+    grouped,
+    lines,
+    newest,
+    publishing,
+    recovery,
+    roots,
+    stored,
+)
 from tests.component.planted.scenes import Defect, Engines, Scene
 
 DEFECTS = {
@@ -21,6 +32,7 @@ DEFECTS = {
     **feeds.DEFECTS,
     **branches.DEFECTS,
     **newest.DEFECTS,
+    **roots.DEFECTS,
 }
 SCENES = {defect.scene.__name__: defect.scene for defect in DEFECTS.values()}
 
@@ -41,4 +53,4 @@ def test_a_planted_defect_is_noticed(engines: Engines, monkeypatch: pytest.Monke
 
 
 def test_there_are_as_many_defects_as_are_owed() -> None:
-    assert len(DEFECTS) >= 20
+    assert len(DEFECTS) >= 60
