@@ -13,6 +13,7 @@ from omnigraph_pipelines.cli import quarantine
 from omnigraph_pipelines.cli.telling import File, Json, answer, failed, out, say
 from omnigraph_pipelines.cluster import warnings_of
 from omnigraph_pipelines.graph_file import GraphFile, load_graph_file
+from omnigraph_pipelines.wording import counted
 
 EXIT_USAGE = 2
 EXIT_PROBLEMS = 3
@@ -73,7 +74,7 @@ def validate(file: File = None, as_json: Json = False) -> None:
         say(f"warning: {one}")
 
     def show() -> None:
-        out(f"{found.path}: good; graph {result['graph']}, {result['types']} types")
+        out(f"{found.path}: good; graph {result['graph']}, {counted(result['types'], 'type')}")
         for one in sources:
             out(f"  source {one['source']}: {', '.join(one['types'])} from {one['batches']}")
 
@@ -126,7 +127,7 @@ def plan(
             out(f"schema      {step}")
         for one in planned:
             if every or one.state != "committed":
-                what = one.reason or one.commit_id or f"{one.files} files, {one.bytes:,} bytes"
+                what = one.reason or one.commit_id or f"{counted(one.files, 'file')}, {counted(one.bytes, 'byte')}"
                 behind = f"  after {', '.join(one.after)}" if one.after else ""
                 out(f"{one.state:<10}  {one.source}/{one.batch}  {what}{behind}")
         out(f"{due} to ingest, {result['committed']} committed, {result['incomplete']} incomplete{_of_refused(result)}")
@@ -215,4 +216,4 @@ def _without_held_up(todo: Sequence[planning.PlannedBatch], chosen: set[str]) ->
 
 
 def _target(file: GraphFile, count: int) -> str:
-    return f"{count} batches into {file.settings.graph.name} ({file.settings.graph.uri}), branch {file.settings.graph.branch}"
+    return f"{counted(count, 'batch', 'batches')} into {file.settings.graph.name} ({file.settings.graph.uri}), branch {file.settings.graph.branch}"

@@ -10,6 +10,7 @@ from omnigraph_pipelines.batches import find_batches
 from omnigraph_pipelines.cluster import HINT, warnings_of
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.settings import SourceSettings, text_of
+from omnigraph_pipelines.wording import counted
 
 
 def findings(file: GraphFile) -> list[dict[str, Any]]:
@@ -38,7 +39,7 @@ def _graph(file: GraphFile) -> dict[str, Any]:
 def _landing(source: SourceSettings) -> dict[str, Any]:
     what = f"landing place of {source.name}"
     try:
-        return _finding("ok", what, f"{len(find_batches(source))} batches under {source.batches}")
+        return _finding("ok", what, f"{counted(len(find_batches(source)), 'batch', 'batches')} under {source.batches}")
     except og.errors.OmnigraphError as error:
         return _finding("problem", what, f"{error.code}: {error.message}", error.hint)
 

@@ -13,6 +13,7 @@ from omnigraph_pipelines.cli.telling import File, Json, answer, out
 from omnigraph_pipelines.graph_file import GraphFile, load_graph_file
 from omnigraph_pipelines.quarantine import Quarantine, QuarantineFile, Summary, open_entries, replay, summary_of
 from omnigraph_pipelines.settings import text_of
+from omnigraph_pipelines.wording import counted
 
 _ROWS_SHOWN = 5
 
@@ -90,7 +91,7 @@ def replay_(file: File = None, source: Source = None, batch: Batch = None, as_js
             out(f"{one.entry.source}/{one.entry.batch}  {one.loaded} loaded{left}")
             if one.summary is not None:
                 _print_summary(one.summary)
-        out(f"{sum(one.loaded for one in done)} rows loaded, {sum(one.left for one in done)} left")
+        out(f"{counted(sum(one.loaded for one in done), 'row')} loaded, {sum(one.left for one in done)} left")
 
     answer({"replayed": [one.to_dict() for one in done]}, show, as_json=as_json)
 
@@ -127,7 +128,7 @@ def _first(kept: Quarantine, entry: QuarantineFile) -> list[str]:
 
 
 def _print(entry: QuarantineFile, summary: Summary, rows: list[str]) -> None:
-    out(f"{entry.source}/{entry.batch}: {summary.rows} rows in {entry.path}")
+    out(f"{entry.source}/{entry.batch}: {counted(summary.rows, 'row')} in {entry.path}")
     _print_summary(summary)
     for row in rows:
         out(f"  {row}")

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import omnigraph as og
 from tests.e2e.browser import browser, find_browser
-from tests.e2e.site import LOCATION, SCHEMA, Site, SparkServer
+from tests.e2e.site import CRM, LOCATION, SCHEMA, Site, SparkServer
 
-# Name of the picture: page, words to wait for, what to click, size. ``{refused}`` is the id of a run that was refused.
+# Name of the picture: page, words to wait for, what to click, size. ``{refused}`` is the id of a run that was refused, ``{good}``
+# that of one that was not, ``{backfill}`` that of a backfill.
 PAGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int]]] = {
     "dagster-assets": (
         f"/locations/{LOCATION}/asset-groups/social_crm/lineage",
@@ -45,6 +46,21 @@ PAGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int]]] 
         (),
         (1280, 760),
     ),
+    "dagster-sensor": (f"/locations/{LOCATION}/sensors/new_batches_crm", ("requested", "Tick"), (), (1280, 760)),
+    "dagster-run": ("/runs/{good}", ("RUN_SUCCESS", "Materialized"), (), (1280, 900)),
+    "dagster-backfill": ("/runs/b/{backfill}", ("Completed", "commit"), (), (1280, 620)),
+    "dagster-set-aside": (
+        "/assets/social/feed/commit?view=overview",
+        ("rejected_rows", "quarantine"),
+        (),
+        (1280, 1000),
+    ),
+    "dagster-quarantine": (
+        "/assets/social/feed/quarantine?view=overview",
+        ("Latest materialization",),
+        (),
+        (1280, 900),
+    ),
     "dagster-automation": ("/automation", ("version_backlog", "ago"), (), (1280, 680)),
 }
 
@@ -53,7 +69,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int]]] 
 CLIPS: dict[str, tuple[int, int]] = {"dagster-commit": (1280, 645), "dagster-refused": (1280, 668)}
 
 
-def take(port: int, folder: Path, only: list[str], refused: str) -> None:
+def take(port: int, folder: Path, only: list[str], ids: dict[str, str]) -> None:
     program = find_browser()
     if program is None:
         raise SystemExit("needs Chromium (Debian: chromium)")
@@ -63,7 +79,7 @@ def take(port: int, folder: Path, only: list[str], refused: str) -> None:
             if only and name not in only:
                 continue
             try:
-                window.open(f"http://127.0.0.1:{port}{path.format(refused=refused)}", *words, size=size)
+                window.open(f"http://127.0.0.1:{port}{path.format(**ids)}", *words, size=size)
                 for text in clicks:
                     window.click(text)
             except AssertionError as error:
@@ -80,14 +96,16 @@ def main(folder: Path, only: list[str]) -> None:
         spark = SparkServer(work)
         site = Site(work / "site", spark={"remote": spark.remote})
         try:
-            take(site.port, folder, only, live(site))
+            ids = live(site)
+            take(site.port, folder, only, ids)
         finally:
             site.kill()
             spark.stop()
 
 
-def live(site: Site) -> str:
-    """Some batches of different sizes, upkeep in between, one batch that is refused. Returns the id of its run."""
+def live(site: Site) -> dict[str, str]:
+    """Some batches of different sizes, upkeep in between, a backfill, rows that were set aside and loaded again, one batch that is
+    refused. Returns the ids that pages need."""
     og.init(site.uri, SCHEMA).close()
     site.start()
     for day in range(1, 6):
@@ -98,9 +116,19 @@ def live(site: Site) -> str:
         if day % 2:
             assert site.outcome(site.launch("nightly_upkeep")) == "SUCCESS"
     assert site.outcome(site.launch("scrub")) == "SUCCESS"
-    site.drop_crm("2026-11-16", ("old", 900), ("older", 1200), ("person-new", 30))
+    good = site.ended("SUCCESS", source="crm")[0]["runId"]
+    backfill = site.backfill(["2026-11-11", "2026-11-12"], *CRM)
+    site.until(lambda: site.backfill_status(backfill).startswith("COMPLETED"), what="the backfill is complete")
+    people = [{"type": "Person", "data": {"name": f"guest-{number}", "age": 20 + number}} for number in range(9)]
+    late = {"edge": "Follows", "from": "guest-0", "to": "latecomer", "data": {"since": 2026}}
+    site.drop_feed("2026-11-15", *people, {"type": "Person", "data": {"name": "methuselah", "age": 969}}, late)
+    site.until(lambda: "guest-8" in site.names(), what="the rows that were not set aside")
+    site.drop_crm("2026-11-16", ("latecomer", 30))
+    site.until(lambda: "latecomer" in site.names(), what="the node that was missing")
+    assert site.outcome(site.launch("replay_quarantine_feed")) == "SUCCESS"
+    site.drop_crm("2026-11-17", ("old", 900), ("older", 1200), ("person-new", 30))
     (run,) = site.until(lambda: site.ended("FAILURE", source="crm"), what="the refused batch")
-    return str(run["runId"])
+    return {"refused": str(run["runId"]), "good": str(good), "backfill": backfill}
 
 
 if __name__ == "__main__":

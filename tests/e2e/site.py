@@ -25,6 +25,8 @@ import omnigraph as og
 
 ROOT = Path(__file__).parents[2]
 LOCATION = "omnigraph_pipelines"
+# What a batch of the source ``crm`` materializes.
+CRM = (("social", "crm", "commit"), ("social", "crm", "Person"), ("social", "crm", "Follows"))
 # Limits, not waits: on a machine that is busy with other things everything takes ten times as long.
 START_S = 600.0
 WAIT_S = 600.0

@@ -14,12 +14,11 @@ import pytest
 import omnigraph as og
 from omnigraph.manifest import state
 from tests.e2e.browser import browser, find_browser
-from tests.e2e.site import LOCATION, SCHEMA, Site, SparkServer
+from tests.e2e.site import CRM, LOCATION, SCHEMA, Site, SparkServer
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(3000)]
 
-COMMIT = ("social", "crm", "commit")
-CRM = (COMMIT, ("social", "crm", "Person"), ("social", "crm", "Follows"))
+COMMIT = CRM[0]
 
 
 @pytest.fixture(scope="module")

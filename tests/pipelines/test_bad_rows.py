@@ -91,7 +91,7 @@ def test_a_commit_says_how_many_edges_were_dropped_and_stubs_made(tmp_path: Path
         records = [{"type": "Package", "data": {"name": "bash"}}]
         records += [{"edge": "Depends", "from": "bash", "to": "libc"}, {"edge": "Suggests", "from": "bash", "to": "x"}]
         receipt = graph.load(records, mode="merge", on_missing_endpoint={"Depends": "stub", "Suggests": "drop"})
-        assert in_one_line(receipt) == "3 inserted, 1 Suggests dropped, 1 stubs of Package"
+        assert in_one_line(receipt) == "3 inserted, 1 Suggests dropped, 1 stub of Package"
         page = what_changed(receipt, graph, "main", ["node:Package"], None)
         assert "| `libc` | 1 |" in page and "| `x` | 1 |" in page
 

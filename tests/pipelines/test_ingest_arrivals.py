@@ -55,7 +55,7 @@ def test_a_batch_is_offered_once_it_has_looked_the_same_for_a_while() -> None:
     second = look(at(10, [batch("a")]), early)
     assert second.offers == (Offer("a", "v1-fingerprint"),)
     third = look(at(20, [batch("a")]), second)
-    assert offered(third) == [] and third.said.startswith("1 batches, 0 done; 1 offered before")
+    assert offered(third) == [] and third.said.startswith("1 batch, 0 done; 1 offered before")
 
 
 def test_a_listing_that_changes_is_waited_for_anew() -> None:

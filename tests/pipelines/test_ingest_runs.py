@@ -200,7 +200,7 @@ def test_bad_rows_within_the_bound_are_set_aside_and_shown(
     (shown,) = told["rejected_rows"].records
     assert shown.data["code"] == "range" and "Old" in str(shown.data["record"])
     assert told["quarantine"] == str(tmp_path / "people.omni.quarantine" / "crm" / "b1.jsonl")
-    assert "**1 rows were left out**" in told["what_changed"] and "| range | 1 |" in told["what_changed"]
+    assert "**1 row left out**" in told["what_changed"] and "| range | 1 |" in told["what_changed"]
     (line,) = Path(told["quarantine"]).read_text().splitlines()
     assert json.loads(line)["record"]["data"]["name"] == "Old"
 
@@ -514,7 +514,7 @@ def test_the_job_loads_what_was_left_out_again(tmp_path: Path, instance: dg.Dags
     location.land("b2", people="Grace,85", companies="Navy")
     assert location.run("crm", "b2").success
     job = location.defs.resolve_job_def("replay_quarantine_crm")
-    for summary in ("1 rows of 1 files loaded, 1 left", "0 rows of 1 files loaded, 1 left"):
+    for summary in ("1 row of 1 file loaded, 1 left", "0 rows of 1 file loaded, 1 left"):
         run = job.execute_in_process(instance=location.instance)
         assert materialized(run)["people/crm/quarantine"]["summary"] == summary
     with location.graph as graph:
@@ -550,7 +550,7 @@ def test_dropped_at_once_edges_wait_for_the_source_of_their_nodes(
     assert "waits for staff: 1 due (s2)" in said(location, "new_batches_jobs")
     assert [run.success for run in location.arrive("staff")] == [True]
     assert [run.success for run in location.arrive("jobs")] == [True]
-    assert said(location, "new_batches_jobs") == "1 batches, 1 done"
+    assert said(location, "new_batches_jobs") == "1 batch, 1 done"
     assert said(location, "new_batches_staff") == "2 batches, 2 done"
 
 

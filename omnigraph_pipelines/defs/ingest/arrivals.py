@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from omnigraph_pipelines.batches import Batch, is_key, shown
 from omnigraph_pipelines.settings import SETTLE_S
+from omnigraph_pipelines.wording import counted
 
 REQUESTS_MAX: Final = 50  # of one tick; the rest waits for the next
 ATTEMPTS_MAX: Final = 5  # of one batch whose runs died or found the store away
@@ -300,7 +301,7 @@ class _Look:
 
     def said(self) -> str:
         """Return one line with numbers: the first thing that an operator reads."""
-        parts = [f"{len(self._tick.batches)} batches, {self._done} done"]
+        parts = [f"{counted(len(self._tick.batches), 'batch', 'batches')}, {self._done} done"]
         for what, keys in self._notes.items():
             more = ", …" if len(keys) > _NAMED_MAX else ""
             parts.append(f"{len(keys)} {what} ({', '.join(key[:80] for key in keys[:_NAMED_MAX])}{more})")

@@ -14,6 +14,7 @@ import dagster as dg
 import omnigraph as og
 from omnigraph_pipelines.failures import rows_metadata
 from omnigraph_pipelines.quarantine import TOP_MAX, QuarantineFile, Summary
+from omnigraph_pipelines.wording import counted
 
 if TYPE_CHECKING:
     from omnigraph_pipelines.spark.staged_batch import StagedBatch
@@ -103,7 +104,7 @@ def in_one_line(receipt: og.Receipt) -> str:
     if receipt.rejected:
         parts.append(f"{receipt.rejected.total:,} left out")
     parts += [f"{count:,} {name} dropped" for name, count in receipt.dropped.items()]
-    parts += [f"{count:,} stubs of {name}" for name, count in receipt.stubs.items()]
+    parts += [f"{counted(count, 'stub')} of {name}" for name, count in receipt.stubs.items()]
     return ", ".join(parts) or "no rows"
 
 
@@ -119,13 +120,13 @@ def what_changed(
     lines.append("|---|---:|---:|---:|---:|---:|")
     for key in list(table_keys)[:TYPES_SHOWN_MAX]:
         change = None if receipt.replayed else receipt.tables.get(key)
-        counts = [f"{getattr(change, name) or 0:,}" if change is not None else "" for name in _COUNTS]
+        counts = ["" if receipt.replayed else f"{getattr(change, name, 0) or 0:,}" for name in _COUNTS]
         total = f"{snapshot.tables[key].rows:,}" if key in snapshot.tables else "0"
         lines.append(f"| {key.partition(':')[2]} | {' | '.join(counts)} | {total} |")
     if kept is not None:
         lines += [
             "",
-            f"**{kept.summary.rows:,} rows were left out**, kept in `{kept.entry.path}`",
+            f"**{counted(kept.summary.rows, 'row')} left out**, kept in `{kept.entry.path}`",
             "",
             "| reason | rows |",
         ]

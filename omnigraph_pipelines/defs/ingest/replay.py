@@ -14,6 +14,7 @@ from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.quarantine import Quarantine, open_entries, replay
 from omnigraph_pipelines.resources import Bound
 from omnigraph_pipelines.settings import text_of
+from omnigraph_pipelines.wording import counted
 
 
 class ReplayConfig(dg.Config):
@@ -54,7 +55,7 @@ def replay_asset(names: Names, file: GraphFile, graph: Bound) -> dg.AssetsDefini
         ]
         return dg.MaterializeResult(
             metadata={
-                "summary": f"{loaded:,} rows of {len(found)} files loaded, {left:,} left",
+                "summary": f"{counted(loaded, 'row')} of {counted(len(found), 'file')} loaded, {left:,} left",
                 "rows_loaded": loaded,
                 "rows_left": left,
                 **({"files": rows_metadata(rows)} if rows else {}),

@@ -27,6 +27,7 @@ from omnigraph_pipelines.failures import told_to_dagster
 from omnigraph_pipelines.progress import told_in_log
 from omnigraph_pipelines.resources import Bound
 from omnigraph_pipelines.settings import UpkeepSettings
+from omnigraph_pipelines.wording import counted
 
 Results = Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]
 
@@ -168,7 +169,7 @@ def _cleanup(names: Names, settings: UpkeepSettings, graph: Bound) -> dg.AssetsD
             yield _result(context, told, resource, names)
             if report.errors:
                 raise dg.Failure(
-                    f"{len(report.errors)} deletions failed, the first: {report.errors[0]}",
+                    f"{counted(len(report.errors), 'deletion')} failed, the first: {report.errors[0]}",
                     metadata={"errors": dg.MetadataValue.json(list(report.errors[:50]))},
                 )
 

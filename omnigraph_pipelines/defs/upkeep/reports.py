@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import dagster as dg
 
+from omnigraph_pipelines.wording import counted
+
 ROWS_SHOWN_MAX: Final = 50
 
 Told = dict[str, Any]
@@ -25,7 +27,7 @@ def optimized(report: Any) -> Told:
     manifest = report.manifest
     before, after = sum(table.fragments_before for table in tables), sum(table.fragments for table in tables)
     told: Told = {
-        "summary": f"{len(changed)} of {len(tables)} tables changed; {before} fragments to {after}",
+        "summary": f"{len(changed)} of {counted(len(tables), 'table')} changed; {counted(before, 'fragment')} to {after}",
         "dry_run": False,
         "tables_changed": len(changed),
         "tables_skipped": len(report.skipped),
@@ -61,7 +63,7 @@ def planned_rewrites(plan: Any) -> Told:
     for task in plan.tasks:
         by_table.setdefault(task.table_key, []).append(task)
     told: Told = {
-        "summary": f"{len(plan.tasks)} rewrites in {len(by_table)} tables would be made",
+        "summary": f"{counted(len(plan.tasks), 'rewrite')} in {counted(len(by_table), 'table')} would be made",
         "dry_run": True,
         "rewrites": len(plan.tasks),
         "bytes_rewritten": plan.bytes,
@@ -104,7 +106,7 @@ def compacted(report: Any) -> Told:
 
 def cleaned(report: Any, backlog_before: int, backlog: int) -> Told:
     told: Told = {
-        "summary": f"{report.versions} versions deleted; backlog {backlog_before} to {backlog}",
+        "summary": f"{counted(report.versions, 'version')} deleted; backlog {backlog_before} to {backlog}",
         "dry_run": False,
         "backlog_before": backlog_before,
         "backlog": backlog,
@@ -135,7 +137,7 @@ def cleaned(report: Any, backlog_before: int, backlog: int) -> Told:
 
 def planned_cleanup(plan: Any, backlog: int) -> Told:
     told: Told = {
-        "summary": f"{plan.versions} versions would be deleted; backlog {backlog}",
+        "summary": f"{counted(plan.versions, 'version')} would be deleted; backlog {backlog}",
         "dry_run": True,
         "backlog": backlog,
         "versions_doomed": plan.versions,
@@ -157,7 +159,7 @@ def planned_cleanup(plan: Any, backlog: int) -> Told:
 
 def pending(intents: Sequence[Any]) -> Told:
     told: Told = {
-        "summary": f"{len(intents)} writes are pending",
+        "summary": f"{counted(len(intents), 'pending write')}",
         "dry_run": True,
         "pending": len(intents),
         "oldest_s": round(max((one.age_s for one in intents), default=0.0), 1),
@@ -181,8 +183,8 @@ def reconciled(before: Sequence[Any], report: Any, outcomes: Mapping[str, str]) 
     ends = {one.operation_id: _end(one, report, outcomes) for one in before}
     count = Counter(ends.values())
     told: Told = {
-        "summary": f"{len(before)} writes were pending: {count['published']} published, {count['undone']} undone, "
-        f"{count['cleared']} cleared away, {count['left']} left to their owners; {len(report.healed)} tables put back",
+        "summary": f"{counted(len(before), 'pending write')}: {count['published']} published, {count['undone']} undone, "
+        f"{count['cleared']} cleared away, {count['left']} left to their owners; {counted(len(report.healed), 'table')} put back",
         "dry_run": False,
         "pending_before": len(before),
         "rolled_forward": count["published"],
@@ -228,7 +230,7 @@ def scrubbed(report: Any, seconds: float) -> Told:
     damage = damaged(report)
     found = f"{len(damage)} problems" if damage else "all as they were written"
     return {
-        "summary": f"{report.files:,} files compared with their checksums: {found}",
+        "summary": f"{counted(report.files, 'file')} compared with their checksums: {found}",
         "dry_run": False,
         "files": report.files,
         "bytes": report.bytes,
