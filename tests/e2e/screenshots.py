@@ -5,6 +5,7 @@ Look at them before they are committed.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 import threading
@@ -46,7 +47,12 @@ PAGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int]]] 
         (),
         (1280, 760),
     ),
-    "dagster-sensor": (f"/locations/{LOCATION}/sensors/new_batches_crm", ("requested", "Tick"), (), (1280, 760)),
+    "dagster-sensor": (
+        f"/locations/{LOCATION}/sensors/new_batches_crm",
+        ("runs requested", "All ticks"),
+        (),
+        (1280, 760),
+    ),
     "dagster-run": ("/runs/{good}", ("RUN_SUCCESS", "Materialized"), (), (1280, 900)),
     "dagster-backfill": ("/runs/b/{backfill}", ("Completed", "commit"), (), (1280, 620)),
     "dagster-set-aside": (
@@ -65,7 +71,9 @@ PAGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int]]] 
 }
 
 
-# Below, these have paths of the machine.
+# Pages show where the graph is.
+SHOWN_PLACE = Path("/srv/social")
+
 CLIPS: dict[str, tuple[int, int]] = {"dagster-commit": (1280, 645), "dagster-refused": (1280, 668)}
 
 
@@ -94,13 +102,15 @@ def main(folder: Path, only: list[str]) -> None:
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         spark = SparkServer(work)
-        site = Site(work / "site", spark={"remote": spark.remote})
+        SHOWN_PLACE.mkdir(parents=True)
+        site = Site(SHOWN_PLACE, spark={"remote": spark.remote})
         try:
             ids = live(site)
             take(site.port, folder, only, ids)
         finally:
             site.kill()
             spark.stop()
+            shutil.rmtree(SHOWN_PLACE)
 
 
 def live(site: Site) -> dict[str, str]:

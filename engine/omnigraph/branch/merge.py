@@ -45,7 +45,7 @@ from omnigraph.write.receipt import planned_tables, replay_warnings
 from omnigraph.write.schema_change.rows import WrittenFiles
 
 Outcome = Literal["up_to_date", "fast_forward", "merged"]
-_HINT = "make the rows named agree: load the rows of one side (to_ndjson, --conflicts-to) into the other branch, then merge again"
+_HINT = "make the rows named agree: load the rows of one side (to_ndjson) into the other branch, then merge again"
 
 
 @dataclass(frozen=True, kw_only=True)

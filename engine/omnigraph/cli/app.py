@@ -279,7 +279,10 @@ def _usage(error: Any, argv: Sequence[str]) -> int:
         sys.stderr.write(error.format_message() + "\n")
         return Usage.exit_code
     message = redact_text(error.format_message()).rstrip(".").replace(": Value error, ", ": ")
-    fault = Usage(" ".join(message.split()), hint=f"run `{path} --help`")
+    hint = f"run `{path} --help`"
+    if type(error).__name__ == "NoSuchOption" and isinstance(getattr(context, "command", None), LazyGroup):
+        hint = f"options come behind the command, as in `omnigraph status --json`; run `{path} --help` for the commands"
+    fault = Usage(" ".join(message.split()), hint=hint)
     return _fail(fault, Screen(), as_json="--json" in argv)
 
 

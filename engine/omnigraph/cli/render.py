@@ -21,6 +21,7 @@ from omnigraph.wire import SCHEMA_VERSION as SCHEMA_VERSION
 
 NOTHING = "–"
 _GAP = "  "
+_CONFLICTS_MAX = 20
 _SENTENCE, _WORD = 16, 24
 
 
@@ -186,8 +187,18 @@ def _details(body: Mapping[str, Any]) -> list[str]:
         more = body["total"] - len(listed)
         return [*listed, f"  … and {more:,} more"] if more > 0 else listed
     if isinstance(body.get("conflicts"), list):
-        return [f"  {one.get('kind')} {one.get('type')} {one.get('id')}" for one in body["conflicts"][:20]]
+        listed = [f"  {_conflict(one)}" for one in body["conflicts"][:_CONFLICTS_MAX]]
+        more = body.get("total", 0) - len(listed)
+        return [*listed, f"  … and {more:,} more"] if more > 0 else listed
     return []
+
+
+def _conflict(one: Mapping[str, Any]) -> str:
+    """``divergent_update Person.age Ann: base 30, source 31, target 32``."""
+    where = ".".join(str(part) for part in (one.get("type"), one.get("property")) if part is not None)
+    row = "" if one.get("id") is None else f" {one['id']}"
+    sides = ", ".join(f"{side} {one.get(side)!r}" for side in ("base", "source", "target"))
+    return f"{one.get('kind')} {where}{row}: {one.get('message') or sides}"
 
 
 def _violation(violation: Mapping[str, Any]) -> str:

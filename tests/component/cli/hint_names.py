@@ -171,6 +171,14 @@ NAMES = (
         "cli/call.py", "run `omnigraph --help`", typed("stauts", GRAPH), 2, ("status",), then=after("status", GRAPH)
     ),
     Situation(
+        "cli/app.py",
+        "options come behind the command",
+        typed("--quiet", "status", GRAPH),
+        2,
+        ("schema_version", "Commands"),
+        then=after("status", GRAPH, "--json"),
+    ),
+    Situation(
         "cli/commands/intent.py",
         "`omnigraph intent list` shows what is pending",
         lambda: (interrupt(GRAPH), ("intent", "show", GRAPH, NOBODY))[1],

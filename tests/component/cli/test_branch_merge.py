@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import omnigraph as og
@@ -59,9 +61,12 @@ def test_conflicts_are_listed_and_written_for_a_load(run: Run, folder: Path) -> 
     changed("review", 98)
     changed(age=97)
     ended = run("branch", "merge", "social.omni", "review", "--conflicts-to", "left.jsonl", code=4)
-    assert "divergent_update Person.age Ann" in ended.err and age_of_ann() == 97
+    shown = [line for line in ended.err.splitlines() if "divergent_update Person.age Ann" in line]
+    assert shown == ["  divergent_update Person.age Ann: base 30, source 98, target 97"] and age_of_ann() == 97
     told = run("branch", "merge", "social.omni", "review", "--json", code=4).error
     assert told["code"] == "merge-conflict" and told["total"] == 1
-    run("load", "social.omni", "--data", "left.jsonl", "--mode", "merge")
+    assert "--conflicts-to FILE" in told["hint"]
+    [command] = re.findall("`omnigraph (load .*?)`", ended.err)
+    run(*shlex.split(command))
     assert run("branch", "merge", "social.omni", "review", "--json").result["outcome"] == "merged"
     assert age_of_ann() == 98

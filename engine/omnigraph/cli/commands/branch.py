@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +17,6 @@ from omnigraph.wire.branches import BranchDeleted, BranchInfo, BranchNames
 from omnigraph.wire.merge import BranchMerged, MergePlan
 
 MAIN = "main"
-_SHOWN_MAX = 20
 
 
 def run_create(
@@ -130,7 +130,9 @@ def run_merge(
             )
             done = BranchMerged.extending(receipt, uri=graph.uri)
     except MergeConflict as conflict:
-        _show_conflicts(call, conflict, conflicts_to)
+        if conflicts_to is not None:
+            _kept_for_a_load(conflict, conflicts_to)
+        conflict.hint = _way_out(call, into, conflicts_to)
         raise
     return Answer(done, lambda screen: _show(screen, done))
 
@@ -194,21 +196,19 @@ def _show_plan(screen: Screen, plan: MergePlan) -> None:
     screen.note("nothing was done; repeat without --dry-run to do it")
 
 
-def _show_conflicts(call: Call, conflict: MergeConflict, path: Path | None) -> None:
-    if path is not None:
-        try:
-            path.write_text(conflict.to_ndjson(side="source"), encoding="utf-8")
-        except OSError as error:
-            raise InvalidInput(
-                f"the conflicts cannot be written to {path}: {error.strerror}",
-                hint="give the path of a file that can be made",
-            ) from error
-    if call.as_json:
-        return
-    for one in conflict.facts["conflicts"][:_SHOWN_MAX]:
-        where = ".".join(str(part) for part in (one["type"], one["property"]) if part is not None)
-        row = "" if one["id"] is None else f" {one['id']}"
-        sides = ", ".join(f"{side} {one[side]!r}" for side in ("base", "source", "target"))
-        call.screen.note(f"{one['kind']} {where}{row}: {one.get('message') or sides}")
-    if conflict.facts["total"] > _SHOWN_MAX:
-        call.screen.note(f"and {conflict.facts['total'] - _SHOWN_MAX} more")
+def _kept_for_a_load(conflict: MergeConflict, path: Path) -> None:
+    try:
+        path.write_text(conflict.to_ndjson(side="source"), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(
+            f"the conflicts cannot be written to {path}: {error.strerror}",
+            hint="give the path of a file that can be made",
+        ) from error
+
+
+def _way_out(call: Call, into: str, path: Path | None) -> str:
+    """What to do about conflicts, as commands."""
+    if path is None:
+        return f"repeat with --conflicts-to FILE: it has the rows of {call.subject}, for a load into {into}"
+    load = shlex.join(["omnigraph", "load", call.uri, "--mode", "patch", "--branch", into, "--data", str(path)])
+    return f"to take what {call.subject} has, run `{load}` and merge again; to keep what {into} has, load its rows into {call.subject}"
