@@ -56,7 +56,7 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, A
 
 def test_validate_says_what_a_file_holds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(capsys, "validate")
-    assert code == 0 and "graph.yaml: good; graph people, 1 types" in out and "source crm: Person" in out
+    assert code == 0 and "graph.yaml: good; graph people, 1 type" in out and "source crm: Person" in out
     code, result = as_json(capsys, "validate", "graph.yaml")
     assert code == 0 and result["sources"][0]["types"] == ["Person"]
 
