@@ -11,6 +11,7 @@ from omnigraph.core.errors import OmnigraphError
 from tests.component.planted import (
     branches,
     combined,
+    damage,
     feeds,
     grouped,
     lines,
@@ -19,6 +20,7 @@ from tests.component.planted import (
     recovery,
     roots,
     stored,
+    told,
 )
 from tests.component.planted.scenes import Defect, Engines, Scene
 
@@ -33,6 +35,8 @@ DEFECTS = {
     **branches.DEFECTS,
     **newest.DEFECTS,
     **roots.DEFECTS,
+    **damage.DEFECTS,
+    **told.DEFECTS,
 }
 SCENES = {defect.scene.__name__: defect.scene for defect in DEFECTS.values()}
 
