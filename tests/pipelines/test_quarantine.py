@@ -169,7 +169,7 @@ def test_the_commands_list_show_and_replay(folder: Path, capsys: pytest.CaptureF
     with og.open(root) as graph:
         graph.load([person("a"), person("b")], mode="merge")
     code, out, _ = call(capsys, "replay", "-s", "feed")
-    assert code == 0 and "feed/b1  1 loaded, 1 left in" in out and "1 rows loaded, 1 left" in out
+    assert code == 0 and "feed/b1  1 loaded, 1 left in" in out and "1 row loaded, 1 left" in out
     code, out, _ = call(capsys, "list", "--json")
     entries = json.loads(out)["result"]["entries"]
     assert [(one["number"], one["replayed"]) for one in entries] == [(1, True), (2, False)]
