@@ -116,9 +116,9 @@ class ObjectReader:
             for target, member in self._places.items():
                 kind: pa.DataType = pa.utf8()
                 if target in ENDS.values():
-                    kind = _key_kind(self._type, catalog, target) if as_key else kind
+                    kind = key_kind(self._type, catalog, target) if as_key else kind
                 elif target in self._type.by_name:
-                    kind = _read_as(self._type.property(target).type)
+                    kind = read_as(self._type.property(target).type)
                 fields.append(pa.field(member, kind))
             yield pa.schema(fields)
 
@@ -141,15 +141,15 @@ class ObjectReader:
         return {"edge": self._type.name, **ends, "data": data}
 
 
-def _key_kind(edge: TableType, catalog: Catalog, end: str) -> pa.DataType:
+def key_kind(edge: TableType, catalog: Catalog, end: str) -> pa.DataType:
     assert isinstance(edge, EdgeType)
     node = catalog.node(edge.src_type if end == "from" else edge.dst_type)
     if node.key is None or len(node.key) != 1:
         return pa.utf8()
-    return _read_as(node.property(node.key[0]).type)
+    return read_as(node.property(node.key[0]).type)
 
 
-def _read_as(kind: PropType) -> pa.DataType:
+def read_as(kind: PropType) -> pa.DataType:
     """The Arrow type with which a property is read, so that nothing is lost before it is checked."""
     if kind.scalar is ScalarKind.VECTOR:
         return pa.list_(pa.float64())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -27,6 +27,10 @@ _SKIP_WHITE: Final = re.compile(r"[ \t\r\n]*")
 _NEXT_OBJECT_LINE: Final = re.compile(r"\n(?=\{)")
 _TWO_OBJECTS: Final = re.compile(rb"\}[ \t]*,[ \t]*\{")
 _BOM: Final = b"\xef\xbb\xbf"
+
+
+# Of a chunk of whole lines: how many records were delivered in another way, which is all of them; None: not one.
+Take = Callable[[bytes], int | None]
 
 
 class ByteStream(Protocol):
@@ -74,8 +78,10 @@ def repeated_text(value: Any) -> str:
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs)
 
 
-def read_values(stream: ByteStream, limits: Limits, chunk_bytes: int = CHUNK_BYTES) -> Iterator[list[Any]]:
-    """Lists of values in stream order; ``Broken`` stands for a value that is not JSON."""
+def read_values(
+    stream: ByteStream, limits: Limits, chunk_bytes: int = CHUNK_BYTES, *, take: Take | None = None
+) -> Iterator[list[Any]]:
+    """Lists of values in stream order; ``Broken`` stands for a value that is not JSON. What ``take`` takes is in none of them."""
     carry = b""
     number = 1  # of the first record in ``carry``
     while True:
@@ -86,15 +92,16 @@ def read_values(stream: ByteStream, limits: Limits, chunk_bytes: int = CHUNK_BYT
         chunk, rest = (carry + block, b"") if at_end else _cut(carry, block)
         # A line that goes on and on may still hold many short values.
         endless = not chunk and len(rest) > 4 * chunk_bytes
-        values = None if endless else _lines_at_once(chunk, limits)
+        taken = None if endless or take is None else take(chunk)
+        values = [] if taken is not None else None if endless else _lines_at_once(chunk, limits)
         if values is None:
             whole, rest = (rest, b"") if endless else (chunk, rest)
             values, tail = _one_by_one(whole, at_end, limits, number)
             tail += rest
         else:
             tail = rest
+        number += len(values) if taken is None else taken
         if values:
-            number += len(values)
             yield values
         if at_end:
             return
@@ -117,29 +124,38 @@ def _cut(carry: bytes, block: bytes) -> tuple[bytes, bytes]:
 # --- one object a line --------------------------------------------------------------------------------------------------
 
 
-def _lines_at_once(chunk: bytes, limits: Limits) -> list[Any] | None:
-    """The values, if every line is one complete object; else nothing, and the chunk is read with patience."""
+def plain_lines(chunk: bytes, limits: Limits) -> tuple[bytes, int] | None:
+    """The lines without white space around them, and how many, if each may be one object; else nothing. If as many values are read
+    of them, each line is one."""
     body = chunk.strip()
-    if not body:
-        return []
     if b"\r" in body:
         # Inside a JSON text a bare carriage return can only be white space.
         body = body.replace(b"\r\n", b"\n")
+    if not body:
+        return b"", 0
     line_ends = body.count(b"\n")
-    # Every line begins with { and ends with }, and none holds two objects with a comma between them. So if joining the
-    # lines gives as many values as there are lines, each line is one value.
+    # Every line begins with { and ends with }, and none holds two objects with a comma between them.
     if body[:1] != b"{" or body[-1:] != b"}" or body.count(b"}\n{") != line_ends or _TWO_OBJECTS.search(body):
         return None
     if len(body) > limits.record_bytes and max(map(len, body.split(b"\n"))) > limits.record_bytes:
         return None
+    return body, line_ends + 1
+
+
+def _lines_at_once(chunk: bytes, limits: Limits) -> list[Any] | None:
+    """The values, if every line is one complete object; else nothing, and the chunk is read with patience."""
+    plain = plain_lines(chunk, limits)
+    if plain is None or not plain[1]:
+        return None if plain is None else []
+    body, lines = plain
     joined = b"[" + body.replace(b"\n", b",") + b"]"
     try:
         values: list[Any] = pydantic_core.from_json(joined, allow_inf_nan=False, cache_strings="keys")
     except ValueError:
         values = []
-    if len(values) != line_ends + 1 or not _is_plain(body, values):
+    if len(values) != lines or not _is_plain(body, values):
         values = _decode_joined(joined)
-    return values if len(values) == line_ends + 1 else None
+    return values if len(values) == lines else None
 
 
 def _is_plain(body: bytes, values: list[Any]) -> bool:

@@ -10,8 +10,9 @@ import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -27,10 +28,15 @@ from omnigraph.write.base.rejects import Rejects
 from omnigraph.write.base.violations import Violation, show_value
 from omnigraph.write.sources.batch import Batch, TableFile
 from omnigraph.write.sources.files import Opener, expand, is_csv, open_bytes, open_table
-from omnigraph.write.sources.json_stream import read_values
+from omnigraph.write.sources.json_stream import ByteStream, Take, read_values
 from omnigraph.write.sources.pieces import Piece
 from omnigraph.write.sources.records import RecordReader, take_lists
 from omnigraph.write.sources.tables import TableReader, read_texts
+
+if TYPE_CHECKING:
+    from omnigraph.write.sources.json_columns import ColumnReader
+
+COLUMNS_FROM_BYTES: Final = 16 * 1024  # of a chunk; fewer records are read sooner than the columns are set up
 
 Deliver = Callable[[TableType, Piece], None]
 
@@ -69,11 +75,11 @@ def is_record_source(source: Any) -> bool:
 def read_records(source: Any, context: Context, deliver: Deliver) -> int:
     """Deliver all pieces of a stream of records; returns how many records there were."""
     if isinstance(source, str) and source.lstrip().startswith("{"):
-        return _feed(read_values(io.BytesIO(source.encode("utf-8", "surrogatepass")), context.limits), context, deliver)
+        return _feed_json(io.BytesIO(source.encode("utf-8", "surrogatepass")), context, deliver)
     if isinstance(source, str | PathLike):
         with open_bytes(source, context.opener) as stream:
             try:
-                return _feed(read_values(stream, context.limits), context, deliver, _name(source))
+                return _feed_json(stream, context, deliver, _name(source))
             except (EOFError, OSError, zlib.error) as error:
                 raise _unreadable(source, error) from error
     if hasattr(source, "__arrow_c_stream__"):  # a frame is iterable as well, by its columns
@@ -84,7 +90,7 @@ def read_records(source: Any, context: Context, deliver: Deliver) -> int:
             f"not a source of records: {type(source).__name__}",
             hint='pass a Path, dicts, {"TYPE": table or path}, or og.Batch',
         )
-    return _feed(take_lists(source), context, deliver)
+    return _feed(take_lists(source), _record_reader(context, deliver))
 
 
 def _unreadable(source: str | PathLike[str], error: Exception) -> Exception:
@@ -96,10 +102,31 @@ def _name(source: str | PathLike[str]) -> str:
     return fspath(source).rpartition("/")[2]
 
 
-def _feed(lists: Iterator[list[Any]], context: Context, deliver: Deliver, name: str | None = None) -> int:
-    reader = RecordReader(
+def _feed_json(stream: ByteStream, context: Context, deliver: Deliver, name: str | None = None) -> int:
+    """Lines are read by columns as far as that comes to the same."""
+    reader = _record_reader(context, deliver, name)
+    # Where members may be left out, one that is absent is not one that is null, which Arrow reads alike.
+    take = None if context.partial else _take_by_columns(reader)
+    return _feed(read_values(stream, context.limits, take=take), reader)
+
+
+def _take_by_columns(reader: RecordReader) -> Take:
+    @cache
+    def columns() -> ColumnReader:
+        from omnigraph.write.sources.json_columns import ColumnReader  # costs more than a few records
+
+        return ColumnReader(reader)
+
+    return lambda chunk: columns().take(chunk) if len(chunk) >= COLUMNS_FROM_BYTES else None
+
+
+def _record_reader(context: Context, deliver: Deliver, name: str | None = None) -> RecordReader:
+    return RecordReader(
         context.catalog, context.limits, context.clock, context.rejects, deliver, name, partial=context.partial
     )
+
+
+def _feed(lists: Iterator[list[Any]], reader: RecordReader) -> int:
     for values in lists:
         reader.feed(values)
     return reader.records

@@ -66,12 +66,12 @@ class RecordReader:
         partial: bool = False,
     ) -> None:
         self._partial = partial
-        self._catalog = catalog
-        self._limits = limits
-        self._clock = clock
+        self.catalog = catalog
+        self.limits = limits
+        self.clock = clock
         self._rejects = rejects
-        self._deliver = deliver
-        self._parts = (SourcePart(name=source, order=order),)
+        self.deliver = deliver
+        self.parts = (SourcePart(name=source, order=order),)
         self.records = 0
 
     def feed(self, values: list[Any]) -> None:
@@ -82,7 +82,7 @@ class RecordReader:
             self._sort_out(shape, records, numbers, groups)
         for table_key in sorted(groups):
             records, numbers = groups[table_key]
-            self._rows(self._catalog.by_table_key(table_key), records, numbers)
+            self._rows(self.catalog.by_table_key(table_key), records, numbers)
 
     # --- which table -----------------------------------------------------------------------------------------------
 
@@ -112,24 +112,24 @@ class RecordReader:
                 _add(groups, declared[name], [records[i] for i in rows], numbers[rows])
 
     def _find(self, name_member: str, name: str) -> TableType | None:
-        return self._catalog.find_node(name) if name_member == "type" else self._catalog.find_edge(name)
+        return self.catalog.find_node(name) if name_member == "type" else self.catalog.find_edge(name)
 
     def _hint_of_type(self, member: str, name: object) -> str | None:
         if isinstance(name, str) and self._find("edge" if member == "type" else "type", name) is not None:
             return f"write it with the member {'edge' if member == 'type' else 'type'}: {name} is no {'node' if member == 'type' else 'edge'}"
-        return similar(name, (one.name for one in self._catalog.types()))
+        return similar(name, (one.name for one in self.catalog.types()))
 
     def _one(self, record: Any, number: int, groups: dict[str, Numbered]) -> None:
         """One record by itself: either it goes to its group or it is refused, with every reason."""
         if isinstance(record, dict) and record.keys() == _ENVELOPE:
             record = record["record"]
             if isinstance(record, str):
-                values = parse_text(record, self._limits)
+                values = parse_text(record, self.limits)
                 record = values[0] if len(values) == 1 else Broken(record, "one record is needed")
         declared, reasons = self._judge(record)
         if declared is None or reasons:
-            name = self._parts[0].name
-            self._rejects.record(_original(record), number, name, self._parts[0].order, reasons)
+            name = self.parts[0].name
+            self._rejects.record(_original(record), number, name, self.parts[0].order, reasons)
         else:
             _add(groups, declared, [dict(record)], np.array([number], dtype=np.int64))
 
@@ -178,7 +178,7 @@ class RecordReader:
     # --- rows ------------------------------------------------------------------------------------------------------
 
     def _rows(self, declared: TableType, records: list[dict[str, Any]], numbers: RowIndex) -> None:
-        origin = _origin(self._parts, numbers)
+        origin = origin_of(self.parts, numbers)
         wording = Wording(declared, origin)
         datas: list[Mapping[str, Any]] = [record.get("data", {}) for record in records]
         raw = RawRows(declared, len(records), partial=self._partial)
@@ -197,11 +197,11 @@ class RecordReader:
                 raw.findings.append(_unknown(name, datas, wording, isinstance(declared, EdgeType)))
         if isinstance(declared, EdgeType):
             for column_name, member in ENDS.items():
-                node = self._catalog.node(declared.src_type if column_name == "src" else declared.dst_type)
+                node = self.catalog.node(declared.src_type if column_name == "src" else declared.dst_type)
                 raw.ends[column_name] = _ends(node, member, records, wording, raw.findings)
-        piece = settle(raw, origin, records.__getitem__, self._rejects, self._limits, self._clock)
+        piece = settle(raw, origin, records.__getitem__, self._rejects, self.limits, self.clock)
         if piece.batch.num_rows:
-            self._deliver(declared, piece)
+            self.deliver(declared, piece)
 
 
 def _by_shape(values: list[Any], first: int) -> Iterator[tuple[tuple[str, ...] | None, list[Any], RowIndex]]:
@@ -245,7 +245,7 @@ def _add(groups: dict[str, Numbered], declared: TableType | None, records: list[
     groups[declared.table_key] = ([joined[i] for i in order.tolist()], joined_numbers[order])
 
 
-def _origin(parts: tuple[SourcePart, ...], numbers: RowIndex) -> Origin:
+def origin_of(parts: tuple[SourcePart, ...], numbers: RowIndex) -> Origin:
     if int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1:
         part = parts[0]
         return Origin((SourcePart(0, part.name, part.order, int(numbers[0])),))
