@@ -12,6 +12,7 @@ from bench import (
     branches,
     cap,
     cold_start,
+    combining,
     contention,
     dagster,
     dagster_live,
@@ -38,6 +39,7 @@ ALONE = {"startup": startup.run, "throughput": throughput.run, "upkeep": upkeep.
 # Only when named: they have their own pages, or need Java.
 APART = {
     "branches": branches.run,
+    "combining": combining.run,
     "contention": contention.run,
     "durability": durability.run,
     "feed": feed.run,

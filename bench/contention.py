@@ -11,6 +11,7 @@ import os
 import shutil
 import statistics
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ class Race:
     compensations: int
     extra_versions: int
     kills: int
+    swaps: int  # that carry commits
+    largest: int  # commits of one swap
 
     @property
     def per_s(self) -> float:
@@ -65,10 +68,11 @@ def race(
     jobs = {f"p{number}": job for number in range(processes)}
     told = run_together(root, jobs, kill_every_s=kill, limit_s=LIMIT_S)
     recover(root)
-    return _judged(root, told, processes, keys)
+    return judged(root, told, processes, keys)
 
 
-def _judged(root: str, told: Told, processes: int, keys: Sequence[str]) -> Race:
+def judged(root: str, told: Told, processes: int, keys: Sequence[str]) -> Race:
+    """How the run went. Raises ``AssertionError`` where the graph is not what the writers were promised."""
     acknowledged = {event.value for event in told.of(OK, "append")}
     with opened(root) as engine:
         wrong = faults_of(engine)
@@ -92,13 +96,15 @@ def _judged(root: str, told: Told, processes: int, keys: Sequence[str]) -> Race:
         compensations=sum(isinstance(row, AbortRow) for row in rows),
         extra_versions=extra,
         kills=told.kills,
+        swaps=len({row.version for row in commits[1:]}),
+        largest=max(Counter(row.version for row in commits).values()),
     )
 
 
 # --- on a disk ----------------------------------------------------------------------------------------------------------
 
 
-class _Roots:
+class Roots:
     """Fresh places below one folder, or in buckets of one store."""
 
     def __init__(self, emulator: S3Emulator | None = None) -> None:
@@ -143,7 +149,7 @@ def _row(what: str, races: Sequence[Race], ratios: Sequence[float] = ()) -> list
     ]
 
 
-def _beside(roots: _Roots, many: int, rounds: int, each: int, alone: int, keys: Sequence[str]) -> list[list[Any]]:
+def _beside(roots: Roots, many: int, rounds: int, each: int, alone: int, keys: Sequence[str]) -> list[list[Any]]:
     """One process and many, in turns."""
     ones, crowds = [], []
     for _ in range(rounds):
@@ -155,7 +161,7 @@ def _beside(roots: _Roots, many: int, rounds: int, each: int, alone: int, keys: 
 
 
 def _on_disk(quick: bool) -> Table:
-    roots = _Roots()
+    roots = Roots()
     many, each, rounds = (4, 8, 1) if quick else (12, 50, 3)
     try:
         rows = _beside(roots, many, rounds, 2 * each, 4 * each, ONE)
@@ -186,7 +192,7 @@ def _on_a_slow_store(quick: bool) -> Table:
     many, each, rounds = (3, 2, 1) if quick else (8, 12, 2)
     with S3Emulator() as emulator, FaultProxyProcess(emulator.endpoint) as proxy:
         os.environ.update(environment(proxy.endpoint))
-        roots = _Roots(emulator)
+        roots = Roots(emulator)
         try:
             proxy.slow(SLOW_S)
             rows = _beside(roots, many, rounds, each, 2 * each, BOTH)

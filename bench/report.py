@@ -58,6 +58,12 @@ the indexes. Cleanup deletes in calls of a thousand versions, so its memory does
 
 What the checks of these runs are, and what they are evidence for, is on the page about [reliability](reliability.md).
 """,
+    "combining": """\
+## Processes with swaps of their own, and with shared ones
+
+What [commit={"combine": True}](../howto/many-small-writes.md#one-process-a-table-or-a-queue) gains and costs. Measured by `./run bench combining`,
+which `all` leaves out.
+""",
     "peers": """\
 ## Beside its neighbours
 

@@ -9,20 +9,28 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from omnigraph import graph as graphs
 from omnigraph.commit import decide as engine
+from omnigraph.commit import taking_along
 from omnigraph.commit.decide import Check, Decision, End, Evidence, Lineage, PublishCheck, Undo
 from omnigraph.commit.maintain import Forward
 from omnigraph.manifest.rows import CommitRow
+from omnigraph.manifest.state import Change
 from omnigraph.testing.explorer import explore
 from omnigraph.testing.protocol_model import APPEND, STRICT, Model, Rules, Setting
 
 ONE: dict[str, Any] = {"tables": 1, "writes": ((0,),), "reads": ((),), "operations": (0,), "kinds": (APPEND,)}
 BOTH: dict[str, Any] = {"tables": 2, "writes": ((0, 1), (0, 1))}
 CROSSED: dict[str, Any] = {"tables": 2, "writes": ((0,), (1,)), "reads": ((1,), (0,))}
+APART: dict[str, Any] = {"tables": 2, "writes": ((0,), (1,)), "combining": True}
+THREE: dict[str, Any] = {
+    "tables": 3, "writes": ((0,), (1,), (2,)), "reads": ((), (), ()), "operations": (0, 1, 2), "kinds": (APPEND,) * 3, "combining": True,
+}  # fmt: skip
+RECOVERY: dict[str, Any] = {"recoverers": 1, "recoveries": 1}
 
 SHORT = {
     "1 writer, 2 tables, 2 lost requests, recovery": Setting(
@@ -36,6 +44,17 @@ SHORT = {
     ),
     "2 recoveries beside each other, a lost request": Setting(**ONE, attempts=2, recoverers=2, recoveries=2, lost=1),
     "a strict writer beside an appending one": Setting(kinds=(STRICT, APPEND), recoverers=1, recoveries=1, exhausted=1),
+    "2 writers of tables of their own that share swaps, a lost request, a spent budget, recovery": Setting(
+        **APART, lost=1, exhausted=1, **RECOVERY
+    ),
+    "2 writers of one table that share swaps, 2 attempts": Setting(attempts=2, combining=True, exhausted=1),
+    "2 writers that share swaps and read what the other writes, recovery": Setting(
+        **CROSSED, **RECOVERY, combining=True, exhausted=1
+    ),
+    "3 writers of tables of their own that share swaps, a spent budget": Setting(**THREE, exhausted=1),
+    "one key twice in shared swaps, recovery": Setting(
+        tables=2, writes=((0,), (1,)), operations=(0, 0), combining=True, **RECOVERY
+    ),
     "maintenance of 2 commits beside a writer": Setting(**ONE, attempts=2, upkeep=2, recoverers=1, recoveries=1),
 }
 LONG = {
@@ -48,6 +67,10 @@ LONG = {
         **ONE, attempts=2, upkeep=2, recoverers=1, recoveries=1, lost=1
     ),
     "2 writers, 1 table, maintenance": Setting(upkeep=1, recoverers=1, recoveries=1),
+    "3 writers of tables of their own that share swaps, recovery": Setting(**THREE, **RECOVERY),
+    "2 writers that share swaps, 2 attempts, a lost request, recovery": Setting(
+        **APART, attempts=2, lost=1, exhausted=1, **RECOVERY
+    ),
     "crossed reads, 2 attempts, a lost request": Setting(**CROSSED, attempts=2, recoverers=1, recoveries=1, lost=1),
 }
 
@@ -139,11 +162,24 @@ def content_with_some(evidence: Evidence, **facts: Any) -> Decision:
     return engine.decide(evidence, **facts)
 
 
+def taking(*checks: Check) -> Callable[..., Change]:
+    """Plans of others come along though these checks refuse them."""
+
+    def take(state: Any, own: Any, change: Change, others: Any) -> Change:
+        with mock.patch.object(taking_along, "check_publish", passing(*checks)):
+            return taking_along.take_along(state, own, change, others)
+
+    return take
+
+
+def taking_what_has_ended(state: Any, own: Any, change: Change, others: Any) -> Change:
+    return taking_along.take_along(replace(state, tail=state.tail[:1]), own, change, others)
+
+
 def counting(*, pin: int, achieved: int, own: frozenset[int], **_: Any) -> Forward:
     return Forward.PUBLISH if 0 < achieved - pin <= len(own) else Forward.UNDO
 
 
-RECOVERY: dict[str, Any] = {"recoverers": 1, "recoveries": 1}
 GUARDS: dict[str, Setting] = {
     "landing rule": Setting(rules=Rules(landed=lambda version, pin: version > 0)),
     "exact uuid in recovery": Setting(**RECOVERY, rules=Rules(exact=False)),
@@ -175,6 +211,21 @@ GUARDS: dict[str, Setting] = {
     "an aborted plan is finished": Setting(
         **ONE, recoverers=2, recoveries=2, rules=Rules(decide=deciding(blind_to_aborts), stranger_looks=False)
     ),
+    "pins of the write set in a shared swap": Setting(
+        combining=True, attempts=2, exhausted=1, rules=Rules(take_along=taking(Check.PIN_MOVED), undo_table=impatient)
+    ),
+    "pins of the read set in a shared swap": Setting(
+        **CROSSED, combining=True, rules=Rules(take_along=taking(Check.READ_MOVED))
+    ),
+    "idempotency key in a shared swap": Setting(
+        tables=2,
+        writes=((0,), (1,)),
+        operations=(0, 0),
+        combining=True,
+        rules=Rules(take_along=taking(Check.KEY_TAKEN)),
+    ),
+    "own id of a plan to be taken along": Setting(**APART, **RECOVERY, rules=Rules(take_along=taking_what_has_ended)),
+    "applied means that all has landed": Setting(**APART, rules=Rules(applied_last=False)),
     "maintenance: every version its own": Setting(**ONE, upkeep=2, rules=Rules(fast_forward=counting)),
     "maintenance: never backwards": Setting(**ONE, upkeep=2, rules=Rules(fast_forward=lambda **facts: Forward.PUBLISH)),
 }

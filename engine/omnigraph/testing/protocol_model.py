@@ -122,7 +122,8 @@ class Model(Writers):
                 yield from self._abort_swap(s, pid, held, restored, end_at)
             case "audit back" | "audit forward":
                 kind = (pid, at)
-                noted = s[8] if any(one[0] == pid for one in s[8]) else tuple(sorted((*s[8], kind)))
+                known = any(one[0] == pid and one[1][0] != "applied" for one in s[8])
+                noted = s[8] if known else tuple(sorted((*s[8], kind), key=repr))
                 after = become(s, "clear", held=(), touched=(), restored=())
                 yield f"{who}: {at}", (*after[:8], noted)
             case "clear":

@@ -15,6 +15,9 @@ from omnigraph.commit.decide import Above, Check, Decision, Evidence, Line, Line
 from omnigraph.commit.effects import BasePin, Effect, Target
 from omnigraph.commit.maintain import Forward, fast_forward
 from omnigraph.commit.plan import Base, BranchName, Owner, PublishPlan, ReadPin, RequestInfo
+from omnigraph.commit.properties import Counts
+from omnigraph.commit.protocol.publish import publish_change
+from omnigraph.commit.taking_along import AppliedPlan, take_along
 from omnigraph.manifest.rows import AbortRow, CommitRow, HistoryRow, Pin, SchemaRow
 from omnigraph.manifest.state import Change, State, fold, genesis
 from omnigraph.testing.explorer import State as Node
@@ -22,6 +25,7 @@ from omnigraph.testing.explorer import State as Node
 APPEND, STRICT, RESTORE, UPKEEP, INIT = "A", "S", "R", "M", "I"
 UNSENT, REFUSED, UNKNOWN = 0, -2, -3
 UPKEEP_ID = -2
+FIRST = 1  # the version that every table begins with: in a plan, pin 0 means that the table is absent
 
 _GRAPH = "graph"
 _OWNER = Owner("host", "boot", 1, 1)
@@ -48,6 +52,8 @@ class Rules:
     stranger_looks: bool = True  # ... and the process that rolls it back
     pins_of_restores: bool = True  # a restore is published only over the pin that it restored
     aborts: bool = True  # a plan that is given up ends by a record
+    take_along: Callable[..., Change] = take_along
+    applied_last: bool = True  # a plan is called applied once all of its commits are at their places, and not before
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ class Setting:
     upkeep: int = 0  # commits of one run of maintenance on table 0
     lost: int = 0  # requests without an answer
     exhausted: int = 0  # publishes that run out of attempts
+    combining: bool = False  # whether swaps take along what is called applied
     rules: Rules = field(default_factory=Rules)
 
 
@@ -83,6 +90,7 @@ class World:
         self._undo = lru_cache(maxsize=None)(self._undo_of)
         self._decision = lru_cache(maxsize=None)(self._decision_of)
         self._folded = lru_cache(maxsize=None)(self._fold_of)
+        self._taken = lru_cache(maxsize=None)(self._taken_of)
 
     @property
     def start(self) -> Node:
@@ -111,12 +119,12 @@ class World:
                 "append",
                 f"node:{t}",
                 f"t{t}",
-                BasePin(f"p{t}", None, base[t]),
-                Target(f"p{t}", None, base[t] + 1, str(pid)),
+                BasePin(f"p{t}", None, base[t] + FIRST),
+                Target(f"p{t}", None, base[t] + 1 + FIRST, str(pid)),
             )
             for t in self._writes(pid)
         )
-        reads = tuple(ReadPin(f"node:{t}", f"t{t}", None, base[t]) for t in self.setting.reads[pid >> 2])
+        reads = tuple(ReadPin(f"node:{t}", f"t{t}", None, base[t] + FIRST) for t in self.setting.reads[pid >> 2])
         key = f"key{self.setting.operations[pid >> 2]}"
         request = RequestInfo(str(pid), "load", ("head",), None, key, None, 0)
         return PublishPlan(
@@ -126,7 +134,9 @@ class World:
 
     @staticmethod
     def _state(pins: tuple[int, ...]) -> State:
-        listed = [Pin(f"node:{t}", f"t{t}", 1, "", f"p{t}", None, pin, owner=_GRAPH) for t, pin in enumerate(pins)]
+        listed = [
+            Pin(f"node:{t}", f"t{t}", 1, "", f"p{t}", None, pin + FIRST, owner=_GRAPH) for t, pin in enumerate(pins)
+        ]
         return genesis(identity=_GRAPH, commit_id="head", actor=None, created_at_us=0, schema=_SCHEMA, pins=listed)
 
     @staticmethod
@@ -143,6 +153,24 @@ class World:
         own = _record(pid, self._end(pid, (pins, commits, aborts)))
         lineage = Lineage({} if own is None else {str(pid): own}, {} if row is None else {str(pid): row})
         return self.rules.check_publish(self._state(pins), self._plan(pid, base), lineage).check
+
+    def _taken_of(self, manifest: Node, pid: int, base: Node, others: tuple[tuple[int, Node], ...]) -> tuple[int, ...]:
+        """Which of these plans, each with its base, the swap of one takes along."""
+        pins, commits, aborts = manifest
+        state = self._state(pins)
+        keys = {q: self._plan(q, base).requests[0].idempotency_key for q in commits}
+        rows = (CommitRow(str(q), str(q), (), None, 0, None, 2, "load", idempotency_key=keys[q]) for q in commits)
+        ends = (row for q in aborts if (row := _record(q, "abort")) is not None)
+        state = replace(state, tail=(*state.tail, *rows, *ends))
+        applied = [self._applied_plan(state, q, of) for q, of in others]
+        own = self._applied_plan(state, pid, base)
+        found = self.rules.take_along(state, own.plan, own.change, applied)
+        return tuple(int(row.object_id) for row in found.history[1:])
+
+    def _applied_plan(self, state: State, pid: int, base: Node) -> AppliedPlan:
+        plan = self._plan(pid, base)
+        pins = {chain.key: replace(state.tables[chain.key], version=chain.version) for chain in plan.landing}
+        return AppliedPlan(plan, publish_change(plan, pins, dict.fromkeys(pins, (Counts(inserted=1),))))
 
     def _undo_of(
         self, pid: int, pin: int, head: int, above: tuple[str, int] | None, unknown: bool, pending: bool
@@ -167,10 +195,10 @@ class World:
         self, pins: tuple[int, ...], moved: tuple[tuple[int, int], ...], pid: int, ends: str
     ) -> tuple[int, ...]:
         state = self._state(pins)
-        changed = {f"node:{t}": replace(state.tables[f"node:{t}"], version=version) for t, version in moved}
+        changed = {f"node:{t}": replace(state.tables[f"node:{t}"], version=version + FIRST) for t, version in moved}
         row = _record(pid, ends)
         after, _ = fold(state, Change(pins=changed, history=() if row is None else (row,)))
-        return tuple(after.tables[f"node:{t}"].version for t in range(len(pins)))
+        return tuple(after.tables[f"node:{t}"].version - FIRST for t in range(len(pins)))
 
     # --- the store --------------------------------------------------------------------------------------------------------
 

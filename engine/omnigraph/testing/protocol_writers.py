@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 from omnigraph.commit.decide import Check
@@ -33,6 +34,8 @@ class Writers(Endings):
                 yield f"{who} arms", self._with_writer(armed, number, now("apply"))
             case "apply":
                 yield from self._apply(s, number, pid, now)
+                if not self.rules.applied_last:
+                    yield from self._say_applied(s, pid, base)
             case "resolve":
                 yield from self._resolve(s, number, pid, now)
             case "publish":
@@ -102,12 +105,34 @@ class Writers(Endings):
             yield f"{name_of(pid)} is refused: {verdict.value}", self._with_writer(s, number, now("look"))
             return
         moved = self._targets(pid, base, results)
-        after = self._swapped(self._with_writer(s, number, now("acknowledge")), s[0], moved, pid, "commit")
-        yield f"{name_of(pid)} publishes {after[0][0]}", after
-        if s[7][0]:
-            yield f"{name_of(pid)} publishes: no answer", self._spent(self._fly(s, ("swap", after[0])), 0)
+        alone = self._swapped(self._with_writer(s, number, now("acknowledge")), s[0], moved, pid, "commit")
+        yield from self._say_applied(s, pid, base)
+        for company in self._companies(s, pid, base):
+            after = alone
+            for other, of in company:
+                moved = tuple((t, of[t] + 1) for t in self._writes(other))
+                after = self._swapped(after, after[0], moved, other, "commit")
+            beside = "".join(f" and {name_of(other)}" for other, _ in company)
+            yield f"{name_of(pid)} publishes {after[0][0]}{beside}", after
+            if s[7][0]:
+                yield f"{name_of(pid)} publishes{beside}: no answer", self._spent(self._fly(s, ("swap", after[0])), 0)
         if s[7][1]:
             yield f"{name_of(pid)} runs out of attempts", self._spent(self._with_writer(s, number, now("look")), 1)
+
+    def _say_applied(self, s: Node, pid: int, base: Node) -> Iterator[tuple[str, Node]]:
+        said = (pid, ("applied", base))
+        if self.setting.combining and said not in s[8]:
+            yield f"{name_of(pid)} says that it is applied", (*s[:8], tuple(sorted((*s[8], said), key=repr)))
+
+    def _companies(self, s: Node, pid: int, base: Node) -> list[tuple[tuple[int, Node], ...]]:
+        """What a swap may take along, by what its author has read of the plans that were ever called applied: each set of them,
+        because a listing may be old, and an intent that was read may be gone."""
+        ever = [(one, kind[1]) for one, kind in s[8] if kind[0] == "applied" and one != pid]
+        found: dict[tuple[tuple[int, Node], ...], None] = {(): None}
+        for known in (some for width in range(1, len(ever) + 1) for some in combinations(ever, width)):
+            taken = self._taken(s[0], pid, base, known)
+            found[tuple((one, dict(known)[one]) for one in taken)] = None
+        return list(found)
 
     def _give_up(self, s: Node, number: int, pid: int, now: Any) -> Iterator[tuple[str, Node]]:
         at, _, base, results, held, restored, _ = s[3][number]

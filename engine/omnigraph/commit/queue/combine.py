@@ -7,9 +7,12 @@ by its owner in the lineage, as one that recovery has published. The uncontended
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from omnigraph.commit.engine import Branch, Engine
 from omnigraph.commit.intent import Intent, encode_plan
@@ -19,17 +22,31 @@ from omnigraph.commit.protocol.publish import publish_change
 from omnigraph.commit.protocol.recorded_counts import recorded_counts
 from omnigraph.commit.taking_along import AppliedPlan, may_combine, pins_fit, take_along
 from omnigraph.core import failpoints
-from omnigraph.core.errors import Corruption, OmnigraphError
+from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.state import Change, State
 from omnigraph.manifest.swap import Held
 from omnigraph.table.dataset import TableRef
 
+T = TypeVar("T")
+
 READS_AT_ONCE = 32
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """The intents that were listed, and those of them that were not known: (operation, change stamp, intent)."""
+
+    ops: tuple[str, ...] = ()
+    read: tuple[tuple[str, str, Intent | None], ...] = ()
+
+
 class Combining:
-    """The other writers of a line as one publish meets them. ``swapped``: called between a swap and the look at the boundary."""
+    """The other writers of a line as one publish meets them. ``swapped``: called between a swap and the look at the boundary.
+
+    After a lost swap the intent is rewritten, intents are listed and those not known are read, while the publish pauses. Then the newest
+    state is loaded, and beside it the counts of what was found: no sooner, because what is swapped onto should be young.
+    """
 
     def __init__(
         self, engine: Engine, plan: PublishPlan, change: Change, swapped: Callable[[], None], meter: Meter
@@ -39,7 +56,7 @@ class Combining:
         self._change = change
         self._swapped = swapped
         self._meter = meter
-        self._telling: Future[None] | None = None
+        self._asking: Future[_Asked] | None = None
         self._others: list[AppliedPlan] = []
         self._active = engine.combine and engine.durable.may_say_applied and may_combine(plan)
         self.lost = False  # whether a swap of this plan was lost to another writer
@@ -57,8 +74,8 @@ class Combining:
         """Make the plan known as applied, once: from now on any writer that swaps may publish it.
 
         Only after a swap was sent: what it rests on, the files of this plan included, was synced before."""
-        if self._active and not self.lost:
-            self._telling = self._engine.spawn(self._tell)
+        if self._active:
+            self._asking = self._engine.spawn(self._ask, not self.lost)
         self.lost = True
 
     def pause_s(self, attempt: int) -> float:
@@ -66,15 +83,15 @@ class Combining:
         return timing.rejoin_s(attempt) if self._active else timing.jitter_s(attempt)
 
     def newest(self, branch: Branch) -> Held:
-        """The newest state, by listing. Beside it the applied plans of others, after a lost swap."""
-        if not (self._active and self.lost):
+        """The newest state, by listing. After a lost swap also the applied plans of others."""
+        asking, self._asking = self._asking, None
+        if asking is None:
             return self._engine.latest(branch, self._meter)
-        look = self._engine.spawn(self._look)
+        looking = self._engine.spawn(self._look, asking.result())
         try:
             return self._engine.latest(branch, self._meter)
         finally:
-            self.settle()
-            self._others = look.result()
+            self._others = looking.result()
 
     def take_along(self, state: State, change: Change) -> Change:
         """The change with those of all plans that may share the swap. ``change``: that of this plan, made on ``state``."""
@@ -82,45 +99,55 @@ class Combining:
 
     def settle(self) -> None:
         """Wait until the intent is written: its file may be deleted once the plan has ended, and must not come back."""
-        telling, self._telling = self._telling, None
-        if telling is not None:
-            telling.exception()
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            asking.exception()
 
     # --- requests ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, tell: bool) -> _Asked:
+        if tell:
+            self._tell()
+        try:
+            listed = [one for one in self._engine.intents.names(self._meter) if one[0] != self._plan.op]
+        except OmnigraphError:
+            return _Asked()
+        todo = [one for one in listed if not self._engine.applied.has(*one)]
+        return _Asked(tuple(op for op, _ in listed), tuple(side_by_side(self._read, todo)))
 
     def _tell(self) -> None:
         """Rewrite the intent. That it fails costs the help of others, and nothing else."""
         failpoints.hit("combine.before_applied", op=self._plan.op)
-        data = encode_plan(self._plan, applied=tuple(self._change.pins.values()))
-        self._engine.intents.rewrite(self._plan.op, data, self._meter)
+        with contextlib.suppress(OmnigraphError):
+            data = encode_plan(self._plan, applied=tuple(self._change.pins.values()))
+            self._engine.intents.rewrite(self._plan.op, data, self._meter)
         failpoints.hit("combine.after_applied", op=self._plan.op)
 
-    def _look(self) -> list[AppliedPlan]:
-        """List the intents and read what is not known of them. Whatever does not read is left to its owner and to recovery."""
-        known = self._engine.applied
-        try:
-            listed = [one for one in self._engine.intents.names(self._meter) if one[0] != self._plan.op]
-        except OmnigraphError:
-            return []
-        todo = [one for one in listed if not known.has(*one)]
-        if todo:
-            with ThreadPoolExecutor(min(len(todo), READS_AT_ONCE)) as pool:
-                calls = [pool.submit(contextvars.copy_context().run, self._read, op, stamp) for op, stamp in todo]
-            for call in calls:
-                call.result()
-        return known.of([op for op, _ in listed])
+    def _read(self, op: str, stamp: str) -> tuple[str, str, Intent | None]:
+        """One intent, None where it is gone or does not read: opens and recoveries stop at it loudly."""
+        found: Intent | None = None
+        with contextlib.suppress(OmnigraphError):
+            found = self._engine.intents.read(op, self._meter)
+        return op, stamp, found
 
-    def _read(self, op: str, stamp: str) -> None:
-        engine, found = self._engine, None
-        try:
-            intent = engine.intents.read(op, self._meter)
-            if intent is not None and intent.graph == engine.graph_id:
-                found = read_applied(engine, intent, self._meter)
-        except Corruption:
-            pass  # opens and recoveries stop at it loudly
-        except OmnigraphError:
-            return  # it is read again with the next lost swap
-        engine.applied.put(op, stamp, found)
+    def _look(self, asked: _Asked) -> list[AppliedPlan]:
+        """What the listed plans come to, as far as they are applied and read; the others are left to their owners."""
+        side_by_side(self._understand, [one for one in asked.read if one[2] is not None])
+        return self._engine.applied.of(asked.ops)
+
+    def _understand(self, op: str, stamp: str, intent: Intent) -> None:
+        with contextlib.suppress(OmnigraphError):  # it is read again with the next lost swap
+            found = read_applied(self._engine, intent, self._meter) if intent.graph == self._engine.graph_id else None
+            self._engine.applied.put(op, stamp, found)
+
+
+def side_by_side(call: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -> list[T]:
+    """Make these calls on threads of their own: one in the pool of the engine must not wait for another there."""
+    if not arguments:
+        return []
+    with ThreadPoolExecutor(min(len(arguments), READS_AT_ONCE)) as pool:
+        calls = [pool.submit(contextvars.copy_context().run, call, *given) for given in arguments]
+    return [one.result() for one in calls]
 
 
 def read_applied(engine: Engine, intent: Intent, meter: Meter) -> AppliedPlan | None:
