@@ -177,6 +177,7 @@ def saying_so_before_the_swap(patch: pytest.MonkeyPatch) -> None:
 
 
 def not_waiting_for_it(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Combining, "newest", lambda self, branch: self._engine.latest(branch, self._meter))
     patch.setattr(Combining, "settle", lambda self: None)
 
 
