@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import omnigraph as og
-from omnigraph.testing.branching_model import Branching, Clash, Content, with_properties
-from omnigraph.testing.model import SCHEMA, Model, Refused, _judge, dump_snapshot
+from omnigraph.testing.branching_model import Branching, Clash, Content, Node, Shape, lifted, shown
+from omnigraph.testing.model import SCHEMA, Model, Refused, _judge
 from tests.state.test_graph_machine import KNOWS, PERSON, SEED
 
 BRANCHES = ("main", "a", "b")
@@ -25,6 +25,30 @@ PATCHES = st.builds(
 )
 
 
+MADE = st.sampled_from([1, 2, 3])
+CHANGES_MAX = 5  # of the schema
+
+
+def dump(snapshot: Any) -> Content:
+    return {
+        one.name: {row["id"]: row for row in snapshot.to_arrow(one.name).to_pylist()}
+        for one in snapshot.catalog.types()
+    }
+
+
+def replayed(content: Content, changes: Any) -> Content:
+    """Content after the changes of a feed, by names."""
+    found = {name: dict(rows) for name, rows in content.items()}
+    for change in changes:
+        assert change.kind != "schema"
+        if change.kind == "delete":
+            del found[change.type][change.key]
+        else:
+            assert (change.key in found[change.type]) == (change.kind == "update")
+            found[change.type][change.key] = change.row
+    return found
+
+
 class BranchMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -32,11 +56,11 @@ class BranchMachine(RuleBasedStateMachine):
         self.graph = og.init(self.folder / "graph", SCHEMA, durability="relaxed")
         self.model = Branching()
         self.kept: set[str] = set()  # commits that no cleanup can have taken
-        self.properties = 0
+        self.changes = 0  # of the schema
         empty = Model()
         empty.load(SEED, "append")
-        self.model.commit("main", self.graph.snapshot().commit_id, Model().dump(), frozenset())
-        self.model.commit("main", str(self.graph.load(SEED, mode="append").commit_id), empty.dump())
+        self.ended("main", self.graph.snapshot().commit_id, Model().dump(), shape=Shape())
+        self.ended("main", str(self.graph.load(SEED, mode="append").commit_id), empty.dump())
         self.kept.update(self.model.nodes)
 
     def teardown(self) -> None:
@@ -46,10 +70,17 @@ class BranchMachine(RuleBasedStateMachine):
     def named(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(sorted(self.model.heads)))
 
-    def ended(self, branch: str, commit_id: str | None, content: Content, *others: str, **more: Any) -> None:
+    def ended(
+        self, branch: str, commit_id: str | None, content: Content, *others: str, shape: Shape | None = None
+    ) -> None:
         if commit_id is not None:
-            self.model.commit(branch, commit_id, content, more.get("added"), *others)
+            schema_id = self.graph._engine.latest(branch).state.schema.id
+            self.model.commit(branch, commit_id, content, shape, *others, schema_id=schema_id)
             self.kept.add(commit_id)
+
+    def copied(self, branch: str) -> tuple[Node, Content]:
+        node = self.model.head(branch)
+        return node, lifted(node.content, node.shape)
 
     # --- branches -------------------------------------------------------------------------------------------------------
 
@@ -78,8 +109,8 @@ class BranchMachine(RuleBasedStateMachine):
     )
     def load(self, data: st.DataObject, records: list[Any], mode: str) -> None:
         branch = self.named(data)
-        node = self.model.head(branch)
-        model = Model(with_properties(node.content, ()))
+        node, content = self.copied(branch)
+        model = Model(content)
         try:
             model.load(records, mode)
         except Refused:
@@ -89,12 +120,12 @@ class BranchMachine(RuleBasedStateMachine):
                 return
             raise AssertionError(f"the model refuses {mode} of {records}") from None
         commit_id = self.graph.load(records, mode=mode, branch=branch).commit_id
-        self.ended(branch, commit_id, with_properties(model.types, node.added))
+        self.ended(branch, commit_id, lifted(model.types, node.shape))
 
     @rule(data=st.data(), record=PATCHES)
     def patch(self, data: st.DataObject, record: dict[str, Any]) -> None:
         branch = self.named(data)
-        content = with_properties(self.model.head(branch).content, ())
+        _, content = self.copied(branch)
         if record["data"]["name"] in content["Person"]:
             content["Person"][record["data"]["name"]] |= record["data"]
             self.ended(branch, self.graph.load([record], mode="patch", branch=branch).commit_id, content)
@@ -102,7 +133,7 @@ class BranchMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete_a_row(self, data: st.DataObject) -> None:
         branch = self.named(data)
-        content = with_properties(self.model.head(branch).content, ())
+        _, content = self.copied(branch)
         name = data.draw(st.sampled_from(["ann", "bob", "cat", "dan"]))
         content["Person"].pop(name, None)
         for edges in ("Knows", "At"):
@@ -110,22 +141,108 @@ class BranchMachine(RuleBasedStateMachine):
         text = f'query q() {{ delete Person where name = "{name}" }}'
         self.ended(branch, self.graph.mutate(text, branch=branch).commit_id, content)
 
-    @precondition(lambda self: self.properties < 3)
-    @rule(data=st.data())
-    def add_a_property(self, data: st.DataObject) -> None:
+    # --- schemas --------------------------------------------------------------------------------------------------------
+
+    def applied(self, branch: str, old: str, new: str, shape: Shape) -> None:
+        """Apply a text that differs in one place."""
+        text = str(self.graph.schema.show(branch))
+        assert text.count(old) >= 1, (old, text)
+        node = self.model.head(branch)
+        commit_id = self.graph.schema.apply(text.replace(old, new, 1), branch=branch).commit_id
+        self.changes += 1
+        self.ended(branch, commit_id, lifted(node.content, shape), shape=shape)
+
+    def extra(self, data: st.DataObject, branch: str, *, of: str) -> str | None:
+        """One of the properties or types that were added; None where there are none."""
+        shape = self.model.head(branch).shape
+        known = sorted(shape.types if of == "types" else shape.props.keys() - {"age"})
+        return data.draw(st.sampled_from(known)) if known else None
+
+    def declared(self, branch: str, known: str) -> str:
+        """A property as the text of the schema has it."""
+        text, name = str(self.graph.schema.show(branch)), self.model.head(branch).shape.props[known][0]
+        kind = next(one for one in ("I32?", "I64?") if f"{name}: {one}" in text)
+        rest = text[text.index(f"{name}: {kind}") + len(f"{name}: {kind}") :]
+        mark = rest[: rest.index(")") + 1] if rest.lstrip().startswith("@rename_from") else ""
+        return f"{name}: {kind}{mark}"
+
+    @precondition(lambda self: self.changes < CHANGES_MAX)
+    @rule(data=st.data(), value=MADE)
+    def add_a_property(self, data: st.DataObject, value: int) -> None:
         branch = self.named(data)
         node = self.model.head(branch)
-        self.properties += 1
-        name = f"p{self.properties}"
-        text = str(self.graph.schema.show(branch)).replace("mail: String?", f"mail: String? {name}: I32?")
-        commit_id = self.graph.schema.apply(text, branch=branch).commit_id
-        added = node.added | {name}
-        content = with_properties(node.content, added)
-        self.ended(branch, commit_id, content, added=added)
-        record = {"type": "Person", "data": {"name": "ann", name: 7}}
-        if "ann" in content["Person"]:
-            content["Person"]["ann"][name] = 7
+        name = f"p{self.changes}"
+        props = {**node.shape.props, name: (name, "I32")}
+        self.applied(branch, "mail: String?", f"{name}: I32? mail: String?", Shape(props, node.shape.types))
+        self.give(branch, "ann", name, value)
+
+    def give(self, branch: str, person: str, known: str, value: int) -> None:
+        node, content = self.copied(branch)
+        if person in content["Person"]:
+            content["Person"][person][known] = value
+            record = {"type": "Person", "data": {"name": person, node.shape.props[known][0]: value}}
             self.ended(branch, self.graph.load([record], mode="patch", branch=branch).commit_id, content)
+
+    @rule(data=st.data(), value=MADE, person=st.sampled_from(["ann", "bob"]))
+    def set_an_added_property(self, data: st.DataObject, value: int, person: str) -> None:
+        branch = self.named(data)
+        known = self.extra(data, branch, of="props")
+        if known is not None:
+            self.give(branch, person, known, value)
+
+    @precondition(lambda self: self.changes < CHANGES_MAX)
+    @rule(data=st.data(), what=st.sampled_from(["drop", "rename", "widen", "widen age"]))
+    def change_a_property(self, data: st.DataObject, what: str) -> None:
+        branch = self.named(data)
+        known = "age" if what == "widen age" else self.extra(data, branch, of="props")
+        node = self.model.head(branch)
+        if known is None:
+            return
+        old, (name, kind), props = self.declared(branch, known), node.shape.props[known], dict(node.shape.props)
+        if what == "drop":
+            del props[known]
+            new = ""
+        elif what == "rename":
+            renamed = f"{known}n{self.changes}"
+            props[known] = renamed, kind
+            new = f'{renamed}: {kind}? @rename_from("{name}")'
+        else:
+            props[known] = name, "I64"
+            new = f"{name}: I64?"
+        if props != node.shape.props:
+            self.applied(branch, old, new, Shape(props, node.shape.types))
+
+    @precondition(lambda self: self.changes < CHANGES_MAX)
+    @rule(data=st.data(), what=st.sampled_from(["add", "add", "drop", "rename"]))
+    def change_a_type(self, data: st.DataObject, what: str) -> None:
+        branch = self.named(data)
+        node = self.model.head(branch)
+        types, text = dict(node.shape.types), str(self.graph.schema.show(branch))
+        known = f"X{self.changes}" if what == "add" else self.extra(data, branch, of="types")
+        if known is None:
+            return
+        if what == "add":
+            types[known] = known
+            old, new = "edge Knows", f"node {known} {{ name: String @key v: I32? }}\nedge Knows"
+        else:
+            start = text.index(f"node {types[known]} ")
+            old = text[start : text.index("}", start) + 1]
+            name = f"{known}n{self.changes}"
+            mark = f'node {name} @rename_from("{types.pop(known)}") {{ name: String @key v: I32? }}'
+            new = "" if what == "drop" else mark
+            if what == "rename":
+                types[known] = name
+        self.applied(branch, old, new, Shape(node.shape.props, types))
+
+    @rule(data=st.data(), value=MADE, key=st.sampled_from("xy"))
+    def load_an_added_type(self, data: st.DataObject, value: int, key: str) -> None:
+        branch = self.named(data)
+        known = self.extra(data, branch, of="types")
+        if known is not None:
+            node, content = self.copied(branch)
+            content[known][key] = {"id": key, "name": key, "v": value}
+            record = {"type": node.shape.types[known], "data": {"name": key, "v": value}}
+            self.ended(branch, self.graph.load([record], mode="merge", branch=branch).commit_id, content)
 
     # --- merges and undo ------------------------------------------------------------------------------------------------
 
@@ -136,11 +253,10 @@ class BranchMachine(RuleBasedStateMachine):
         into = data.draw(st.sampled_from(sorted(set(self.model.heads) - {source})))
         mine, theirs = self.model.head(into), self.model.head(source)
         bases = self.model.bases(mine.id, theirs.id)
-        if len(bases) > 2:
+        if len(bases) > 2 or self.model.base_shape(bases) is None:
             return  # the order in which more are folded is the engine's own
-        added = mine.added | theirs.added
         try:
-            content = with_properties(self.model.merge(source, into), added)
+            content, shape = self.model.merge(source, into)
             _judge(content)
         except (Clash, Refused):
             if theirs.id in bases:
@@ -160,7 +276,7 @@ class BranchMachine(RuleBasedStateMachine):
             return
         assert (receipt.outcome == "up_to_date") == (theirs.id in bases)
         assert (receipt.outcome == "fast_forward") == (mine.id in bases and theirs.id not in bases)
-        self.ended(into, receipt.commit_id, content, theirs.id, added=added)
+        self.ended(into, receipt.commit_id, content, theirs.id, shape=shape)
 
     @rule(data=st.data())
     def revert(self, data: st.DataObject) -> None:
@@ -168,17 +284,19 @@ class BranchMachine(RuleBasedStateMachine):
         known = sorted(one for one in self.model.ancestors(self.model.heads[branch]) if self.model.nodes[one].parents)
         commit_id = data.draw(st.sampled_from(known))
         node = self.model.nodes[commit_id]
-        if node.added != self.model.nodes[node.parents[0]].added:
-            return
-        added = self.model.head(branch).added
+        changes_schema = node.schema_id != self.model.nodes[node.parents[0]].schema_id
+        content: Content = {}
         try:
-            content = with_properties(self.model.undo(commit_id, branch), added)
+            content = self.model.undo(commit_id, branch)
             _judge(content)
-            expected: type[Exception] | None = None
+            expected: type[Exception] | None = og.errors.Refused if changes_schema else None
         except (Clash, Refused):
-            expected = og.errors.MergeConflict
+            expected = og.errors.Refused if changes_schema else og.errors.MergeConflict
         try:
             receipt = self.graph.revert(commit_id, branch)
+        except og.errors.Refused as error:
+            assert expected is og.errors.Refused and error.reason == "schema-differs"
+            return
         except og.errors.MergeConflict:
             assert expected is og.errors.MergeConflict, (commit_id, branch)
             return
@@ -190,15 +308,68 @@ class BranchMachine(RuleBasedStateMachine):
         assert (receipt.commit_id is not None) == changed, (receipt, self.graph.commit(commit_id))
         self.ended(branch, receipt.commit_id, content)
 
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        branch = self.named(data)
+        head, at = self.model.head(branch), data.draw(st.sampled_from(self.model.line(branch)))
+        old = self.model.nodes[at]
+        try:
+            receipt = self.graph.restore(at, branch)
+        except og.errors.Refused as error:
+            assert error.reason == "schema-differs" and old.schema_id != head.schema_id
+            return
+        except og.errors.Reclaimed:
+            assert at not in self.kept
+            return
+        assert old.schema_id == head.schema_id
+        assert (receipt.commit_id is not None) == (old.content != head.content)
+        self.ended(branch, receipt.commit_id, old.content)
+
+    # --- what changed ---------------------------------------------------------------------------------------------------
+
+    @rule(data=st.data())
+    def diff(self, data: st.DataObject) -> None:
+        """Between any two commits, whatever lies between them."""
+        kept = sorted(self.kept)
+        a, b = (self.model.nodes[data.draw(st.sampled_from(kept))] for _ in range(2))
+        found = {(row.type, row.key): row.kind for row in self.graph.diff(a.id, b.id)}
+        was, now = (lifted(one.content, b.shape) for one in (a, b))
+        names = lambda known, node: node.shape.types.get(known, known)  # noqa: E731
+        wanted = {}
+        for known in {*a.content, *b.content}:
+            one, other = was.get(known, a.content.get(known, {})), now.get(known, {})
+            name = names(known, b if known in b.content else a)
+            wanted |= {(name, id_): "delete" for id_ in one.keys() - other.keys()}
+            wanted |= {(name, id_): "insert" for id_ in other.keys() - one.keys()}
+            wanted |= {(name, id_): "update" for id_ in one.keys() & other.keys() if one[id_] != other[id_]}
+        assert found == wanted, (a.id, b.id)
+
+    @rule(data=st.data())
+    def feed(self, data: st.DataObject) -> None:
+        """Where the schema stays, what the feed says leads from one commit of a branch to its head."""
+        branch = self.named(data)
+        line = self.model.line(branch)
+        since = data.draw(st.sampled_from(line))
+        way = [self.model.nodes[one] for one in line[: line.index(since) + 1]]
+        if len({one.schema_id for one in way}) > 1:
+            return
+        try:
+            found = list(self.graph.changes(since, branch=branch))
+        except og.errors.Reclaimed:
+            assert not {one.id for one in way} <= self.kept
+            return
+        content = shown(way[-1].content, way[-1].shape)
+        assert replayed(content, found) == shown(way[0].content, way[0].shape)
+
     # --- upkeep ---------------------------------------------------------------------------------------------------------
 
     @rule(data=st.data(), settle=st.sampled_from([None, True]))
     def optimize(self, data: st.DataObject, settle: bool | None) -> None:
         """Adds commits of its own, which change nothing and which the model does not know."""
         branch = self.named(data)
-        content, added = self.model.head(branch).content, self.model.head(branch).added
+        content = self.model.head(branch).content
         for commit_id in self.graph.optimize(branches=[branch], settle=settle).commits:
-            self.ended(branch, commit_id, content, added=added)
+            self.ended(branch, commit_id, content)
 
     @rule()
     def cleanup(self) -> None:
@@ -218,7 +389,8 @@ class BranchMachine(RuleBasedStateMachine):
                 for graph in (self.graph, cold):
                     snapshot = graph.snapshot(name)
                     assert snapshot.commit_id == head, name
-                    assert dump_snapshot(snapshot) == self.model.nodes[head].content, name
+                    node = self.model.nodes[head]
+                    assert dump(snapshot) == shown(node.content, node.shape), name
 
     @invariant()
     def the_graph_is_sound(self) -> None:

@@ -26,7 +26,7 @@ from omnigraph.table.new_file_checks import write_files
 from omnigraph.table.predicate import Compare, to_filter
 from omnigraph.table.reading import metered
 
-CREATE_REQUESTS = 3  # beside the data file: one listing, the transaction and the version
+CREATE_REQUESTS = 4  # beside the data file: two listings, the transaction and the version
 SINGLE_PUT_BYTES = 4 * 1024 * 1024  # Lance sends what is smaller than a part of a multipart upload in one request
 _SIDE_BY_SIDE = 64  # archive fragments that are read at the same time
 
@@ -178,7 +178,7 @@ def create(
     meter: Meter | None = None,
 ) -> LanceDataset:
     """Version 1, strictly: refused where a dataset exists. ``metadata``: of the schema, from the name of the data file.
-    Raises what Lance raises. Four requests: Lance's own way to write the first file of a dataset lists it three times."""
+    Raises what Lance raises. Five requests: Lance's own way to write the first file of a dataset lists it once more."""
     fragment = _first_file(tables, ref, table, f"{uuid}.lance", meter)
     schema = table.schema.with_metadata(dict(metadata(fragment.files[0].path)))
     transaction = Transaction(0, LanceOperation.Overwrite(schema, [fragment]))

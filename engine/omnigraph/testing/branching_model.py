@@ -1,7 +1,8 @@
 """The reference model of branches: commits with their contents, and merges computed from all of them, without any cleverness.
 
-A commit is the whole content of a branch, and its parents. What two commits have in common is found by walking all ancestors; a
-merge and an undo are the same rule for each row of three states.
+A commit is the whole content of a branch, its schema, and its parents. What two commits have in common is found by walking all
+ancestors; a merge and an undo are the same rule for each row of three states. Properties and types have an identity that they keep
+through renames: the content goes by it, and ``shown`` gives the names that a schema has for it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.testing.model import Rows
+from omnigraph.testing.model import EDGES, NODES, Rows
 
-Content = dict[str, Rows]  # by type and id
+Content = dict[str, Rows]  # by the identity of the type, and id
+FIXED = (*NODES, *EDGES)
 AMBIGUOUS: dict[str, Any] = {"": "several values, and nothing says which"}
 
 
@@ -22,14 +24,24 @@ class Clash(Exception):
 
 
 @dataclass(frozen=True)
+class Shape:
+    """What a schema has that may change: properties of a person, by identity, with name and kind; node types beside the first ones,
+    by identity, with their name."""
+
+    props: Mapping[str, tuple[str, str]] = field(default_factory=lambda: {"age": ("age", "I32")})
+    types: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Node:
-    """One commit. ``added``: the properties of a person that the schema has beside the first ones."""
+    """One commit. ``schema_id``: the engine's own name for its schema."""
 
     id: str
     parents: tuple[str, ...]
     content: Content
-    added: frozenset[str]
+    shape: Shape
     branch: str
+    schema_id: str | None = None
 
 
 @dataclass
@@ -43,12 +55,18 @@ class Branching:
         return self.nodes[self.heads[branch]]
 
     def commit(
-        self, branch: str, commit_id: str, content: Content, added: frozenset[str] | None = None, *others: str
+        self,
+        branch: str,
+        commit_id: str,
+        content: Content,
+        shape: Shape | None = None,
+        *others: str,
+        schema_id: str | None = None,
     ) -> None:
         before = self.heads.get(branch)
         parents = (*(() if before is None else (before,)), *others)
-        kept = added if added is not None else self.nodes[before].added if before is not None else frozenset()
-        self.nodes[commit_id] = Node(commit_id, parents, copy.deepcopy(content), kept, branch)
+        kept = shape if shape is not None else self.nodes[before].shape if before is not None else Shape()
+        self.nodes[commit_id] = Node(commit_id, parents, copy.deepcopy(content), kept, branch, schema_id)
         self.heads[branch] = commit_id
 
     def ancestors(self, *commit_ids: str) -> set[str]:
@@ -70,24 +88,124 @@ class Branching:
     def bases(self, one: str, other: str) -> list[str]:
         return self.maximal(self.ancestors(one) & self.ancestors(other))
 
-    def base_content(self, bases: list[str]) -> Content:
+    def base_content(self, bases: list[str], shape: Shape) -> Content:
         """What a merge compares with: the bases themselves merged, over what these have in common."""
-        made, reached = self.nodes[bases[0]].content, self.ancestors(bases[0])
+        made, reached = lifted(self.nodes[bases[0]].content, shape), self.ancestors(bases[0])
         for base in bases[1:]:
             common = self.maximal(reached & self.ancestors(base))
-            made = merged(self.base_content(common), made, self.nodes[base].content, is_base=True)
+            other = lifted(self.nodes[base].content, shape)
+            made = merged(self.base_content(common, shape), made, other, is_base=True)
             reached |= self.ancestors(base)
         return made
 
-    def merge(self, source: str, into: str) -> Content:
-        """The content that the branch ``into`` has after the merge. Raises ``Clash``."""
+    def base_shape(self, bases: list[str]) -> Shape | None:
+        """The schema of the bases; None where they differ."""
+        shapes = [self.nodes[one].shape for one in bases]
+        return shapes[0] if all(one == shapes[0] for one in shapes) else None
+
+    def merge(self, source: str, into: str) -> tuple[Content, Shape]:
+        """The content and the schema that the branch ``into`` has after the merge. Raises ``Clash``."""
         bases = self.bases(self.heads[source], self.heads[into])
-        return merged(self.base_content(bases), self.head(source).content, self.head(into).content)
+        known = self.base_shape(bases)
+        assert known is not None
+        theirs, mine = self.head(source), self.head(into)
+        shape = merged_shape(known, theirs.shape, mine.shape)
+        for base in bases:
+            for side in (theirs, mine):
+                refuse_losses(self.nodes[base], side, shape)
+        three = self.base_content(bases, shape), lifted(theirs.content, shape), lifted(mine.content, shape)
+        return merged(*three), shape
 
     def undo(self, commit_id: str, branch: str) -> Content:
         """The content without what a commit did. Raises ``Clash``."""
-        node = self.nodes[commit_id]
-        return merged(node.content, self.nodes[node.parents[0]].content, self.head(branch).content)
+        node, head = self.nodes[commit_id], self.head(branch)
+        before = self.nodes[node.parents[0]]
+        for side in (before, head):
+            refuse_losses(node, side, head.shape)
+        return merged(*(lifted(one.content, head.shape) for one in (node, before, head)))
+
+    def line(self, branch: str) -> list[str]:
+        """The commits of a branch and of those that it was made from, newest first."""
+        found = [self.heads[branch]]
+        while self.nodes[found[-1]].parents:
+            found.append(self.nodes[found[-1]].parents[0])
+        return found
+
+
+# --- schemas ------------------------------------------------------------------------------------------------------------
+
+
+def merged_shape(base: Shape, source: Shape, target: Shape) -> Shape:
+    """Three schemas merged, each element on its own. Raises ``Clash``."""
+    if source in (base, target):
+        return target
+    if target == base:
+        return source
+    props = {
+        known: tuple(_chosen(*parts) for parts in zip(*three, strict=True)) if len(three) == 3 else three[0]
+        for known, three in _kept(base.props, source.props, target.props)
+    }
+    types = {
+        known: _chosen(*three) if len(three) == 3 else three[0]
+        for known, three in _kept(base.types, source.types, target.types)
+    }
+    return Shape(props, types)
+
+
+def _kept(base: Mapping[str, Any], source: Mapping[str, Any], target: Mapping[str, Any]) -> Any:
+    """The elements that stay: with the three that they are merged from, or the one that was added."""
+    for known in sorted({*base, *source, *target}):
+        was, one, other = base.get(known), source.get(known), target.get(known)
+        if was is None:
+            yield known, (other if other is not None else one,)
+        elif one is not None and other is not None:
+            yield known, (was, one, other)
+        else:
+            left = one if one is not None else other
+            if left is not None and left != was:
+                raise Clash("dropped on one side, changed on the other")
+
+
+def _chosen(base: Any, source: Any, target: Any) -> Any:
+    if source in (base, target):
+        return target
+    if target == base:
+        return source
+    raise Clash("an element of the schema")
+
+
+def refuse_losses(base: Node, side: Node, shape: Shape) -> None:
+    """Raise ``Clash`` where a side has changed what the merged schema does not have any more."""
+    for known in base.shape.types.keys() & side.shape.types.keys() - shape.types.keys():
+        if base.content[known] != side.content[known]:
+            raise Clash("rows of a type that was dropped")
+    for known in base.shape.props.keys() & side.shape.props.keys() - shape.props.keys():
+        for id_, row in side.content["Person"].items():
+            was = base.content["Person"].get(id_)
+            if row[known] != (None if was is None else was[known]):
+                raise Clash("values of a property that was dropped")
+
+
+def lifted(content: Mapping[str, Rows], shape: Shape) -> Content:
+    """Rows of another schema as this one has them: what it has besides is null, what it lacks is left out."""
+    found = {name: {id_: dict(row) for id_, row in content.get(name, {}).items()} for name in (*FIXED, *shape.types)}
+    fixed = ("id", "name", "mail")
+    for id_, row in found["Person"].items():
+        found["Person"][id_] = {name: row.get(name) for name in (*fixed, *shape.props)}
+    return found
+
+
+def shown(content: Mapping[str, Rows], shape: Shape) -> Content:
+    """The same under the names of the schema."""
+    found = {shape.types.get(known, known): rows for known, rows in content.items()}
+    names = {known: name for known, (name, _) in shape.props.items()}
+    found["Person"] = {
+        id_: {names.get(known, known): value for known, value in row.items()} for id_, row in content["Person"].items()
+    }
+    return found
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------------
 
 
 def merged(base: Content, source: Content, target: Content, *, is_base: bool = False) -> Content:
@@ -131,12 +249,3 @@ def _value(base: Any, source: Any, target: Any) -> Any:
     if target == base:
         return source
     raise Clash("a property")
-
-
-def with_properties(content: Mapping[str, Rows], added: Iterable[str]) -> Content:
-    """Rows of persons have every property, null where nothing was said."""
-    found = {name: {id_: dict(row) for id_, row in rows.items()} for name, rows in content.items()}
-    for row in found["Person"].values():
-        for name in added:
-            row.setdefault(name, None)
-    return found
