@@ -54,7 +54,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int]]] 
         (1280, 760),
     ),
     "dagster-run": ("/runs/{good}", ("RUN_SUCCESS", "Materialized"), (), (1280, 900)),
-    "dagster-backfill": ("/runs/b/{backfill}", ("Completed", "commit"), (), (1280, 620)),
+    "dagster-backfill": ("/runs/b/{backfill}", ("Succeeded", "commit"), (), (1280, 620)),
     "dagster-set-aside": (
         "/assets/social/feed/commit?view=overview",
         ("rejected_rows", "quarantine"),
@@ -74,7 +74,15 @@ PAGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int]]] 
 # Pages show where the graph is.
 SHOWN_PLACE = Path("/srv/social")
 
-CLIPS: dict[str, tuple[int, int]] = {"dagster-commit": (1280, 645), "dagster-refused": (1280, 668)}
+# Below, pages are cut off in the middle of something.
+CLIPS: dict[str, tuple[int, int]] = {
+    "dagster-backfill": (1280, 430),
+    "dagster-commit": (1280, 645),
+    "dagster-quarantine": (1280, 860),
+    "dagster-refused": (1280, 668),
+    "dagster-sensor": (1280, 700),
+    "dagster-set-aside": (1280, 872),
+}
 
 
 def take(port: int, folder: Path, only: list[str], ids: dict[str, str]) -> None:
