@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +24,7 @@ pc: Any = pyarrow.compute
 
 Words = list[npt.NDArray[np.uint64]]
 Rows = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 # Bytes past the end of a text are 0xFF, which no UTF-8 text contains: so padding never makes two texts equal.
 _PAD: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -70,7 +71,8 @@ class KeySet:
         self._digest = digest
         self._words: list[Words] = [[] for _ in range(1 if digest else columns)]
         self._rows = 0
-        self._capacity = max(expected_rows, 64)
+        self._expected = expected_rows  # room for them is made with the first that come
+        self._capacity = 64
         # A digest is for many keys: room counts more than the second look that a fuller table costs.
         self._slots_per_row = _SLOTS_PER_DIGEST if digest else _SLOTS_PER_ROW
         self._reset_slots(self._slots_for(self._capacity))
@@ -99,15 +101,31 @@ class KeySet:
         found = np.empty(n, dtype=np.int64)
         for start in range(0, n, _STEP_ROWS):
             part = [column.slice(start, _STEP_ROWS) for column in columns]
-            found[start : start + _STEP_ROWS] = self._search(self._encoded(part), len(part[0]))
+            mine = found[start : start + _STEP_ROWS]
+            for rows, holder, same in self._probes(self._encoded(part), len(part[0])):
+                if rows is None:
+                    mine[:] = np.where(same, holder, np.int32(-1))
+                else:
+                    mine[rows[same]] = holder[same]
         return found
 
     def _encoded(self, columns: Sequence[pa.Array[Any]]) -> list[Words]:
         words = [encode_words(column) for column in columns]
         return [digest_words(words)] if self._digest else words
 
-    def has(self, *columns: pa.Array[Any]) -> npt.NDArray[np.bool_]:
-        return self.find(*columns) >= 0
+    def has(self, *columns: pa.Array[Any]) -> Flags:
+        """For each row (no nulls) whether its key is one of these."""
+        n = len(columns[0])
+        known = np.empty(n, dtype=np.bool_)
+        for start in range(0, n, _STEP_ROWS):
+            part = [column.slice(start, _STEP_ROWS) for column in columns]
+            mine = known[start : start + _STEP_ROWS]
+            for rows, _, same in self._probes(self._encoded(part), len(part[0])):
+                if rows is None:
+                    mine[:] = same
+                else:
+                    mine[rows[same]] = True
+        return known
 
     # --- storage ---------------------------------------------------------------------------------------------------
 
@@ -121,14 +139,14 @@ class KeySet:
 
     def _reserve(self, rows: int) -> None:
         if rows > self._capacity:
-            self._capacity = max(rows, self._capacity * 2)
+            self._capacity = max(rows, self._capacity * 2, self._expected)
             for column in self._words:
                 for i, word in enumerate(column):
                     grown = np.full(self._capacity, _PAD, dtype=np.uint64)
                     grown[: self._rows] = word[: self._rows]
                     column[i] = grown
         if rows * self._slots_per_row > len(self._slots):
-            self._reset_slots(self._slots_for(rows))
+            self._reset_slots(self._slots_for(max(rows, self._expected)))
             for start in range(0, self._rows, _STEP_ROWS):
                 stop = min(start + _STEP_ROWS, self._rows)
                 words = [[word[start:stop] for word in column] for column in self._words]
@@ -164,22 +182,24 @@ class KeySet:
             slot[todo] = (slot[todo] + 1) & self._mask
         return firsts
 
-    def _search(self, words: list[Words], n: int) -> Rows:
+    def _probes(self, words: list[Words], n: int) -> Iterator[tuple[Rows | None, npt.NDArray[np.int32], Flags]]:
+        """Look at the slots of all keys, then at the next ones of those that met another key: which rows (first all: None), what
+        their slots hold, and whether that is their key."""
         if self._rows == 0:
-            return np.full(n, -1, dtype=np.int64)
+            yield None, np.full(n, -1, dtype=np.int32), np.zeros(n, dtype=np.bool_)
+            return
         slot = self._first_slots(words, n)
         holder = self._slots.take(slot, mode="wrap")
         same = self._equal(words, None, holder)
-        found = np.where(same, holder, np.int32(-1)).astype(np.int64)
+        yield None, holder, same
         todo = np.flatnonzero(~same & (holder >= 0))
         while len(todo):
             at = (slot[todo] + 1) & self._mask
             slot[todo] = at
             holder = self._slots.take(at, mode="wrap")
             same = self._equal(words, todo, holder)
-            found[todo[same]] = holder[same]
+            yield todo, holder, same
             todo = todo[~same & (holder >= 0)]
-        return found
 
     def _first_slots(self, words: list[Words], n: int) -> Rows:
         mixed = np.zeros(n, dtype=np.uint64)
@@ -191,10 +211,10 @@ class KeySet:
         mixed *= _FINAL
         return (mixed >> self._shift).astype(np.int64)
 
-    def _equal(self, words: list[Words], rows: Rows | None, holder: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    def _equal(self, words: list[Words], rows: Rows | None, holder: npt.NDArray[np.int32]) -> Flags:
         """Whether the keys (all, or those at ``rows``) equal the keys at the positions ``holder``; -1 equals nothing."""
         same = holder >= 0
-        at = np.maximum(holder, 0).astype(np.int64)
+        at = holder.astype(np.int64)  # -1 is the last one, and its answer does not count
         for held, batch in zip(self._words, words, strict=True):
             for i in range(max(len(held), len(batch))):
                 mine: Any = batch[i] if i < len(batch) else _PAD
@@ -256,6 +276,9 @@ def _text_words(column: pa.Array[Any]) -> Words:
     if longest == 0:
         return [np.full(n, _PAD, dtype=np.uint64)]
     begin, end = int(offsets[0]), int(offsets[-1])
+    shortest = int(lengths.min())
+    if shortest == longest and 8 <= longest <= _TEXT_BYTES_MAX:
+        return _even_text_words(over_buffer(data_buffer, np.uint8), begin, n, longest)
     width = min(longest, _TEXT_BYTES_MAX)
     count = (width + 7) // 8
     # A word is read as eight bytes at any address, also past the end of the last text: hence the room behind.
@@ -264,7 +287,6 @@ def _text_words(column: pa.Array[Any]) -> Words:
     data[end - begin :] = 0
     at_any = np.ndarray((len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
     starts = offsets[:-1].astype(np.int64) - begin
-    shortest = int(lengths.min())
     words: Words = []
     for i in range(count):
         reach = np.minimum(starts + 8 * i, len(at_any) - 1) if i else starts
@@ -274,6 +296,20 @@ def _text_words(column: pa.Array[Any]) -> Words:
         words.append(word)
     if longest > _TEXT_BYTES_MAX:
         _digest_long(column, np.flatnonzero(lengths > _TEXT_BYTES_MAX), words)
+    return words
+
+
+def _even_text_words(data: npt.NDArray[np.uint8], begin: int, n: int, length: int) -> Words:
+    """Texts that are all of one length, as made ids are: their words lie at even distances."""
+
+    def at(place: int) -> npt.NDArray[np.uint64]:
+        strided: npt.NDArray[np.uint64] = np.ndarray((n,), "<u8", buffer=data, offset=begin + place, strides=(length,))
+        return strided
+
+    words: Words = [at(8 * i).copy() for i in range(length // 8)]
+    left = length % 8
+    if left:  # the last eight bytes, less those of the word before
+        words.append((at(length - 8) >> np.uint64(8 * (8 - left))) | _TAIL_FILL[left])
     return words
 
 

@@ -17,7 +17,7 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.protocol.planning import plan_of
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared
-from omnigraph.commit.steps import StagedFiles
+from omnigraph.commit.steps import StagedFiles, Step
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import progress
 from omnigraph.core.errors import InvalidInput
@@ -45,7 +45,7 @@ from omnigraph.write.sources.content import content_of
 from omnigraph.write.sources.files import store_opener
 from omnigraph.write.sources.input import Input, read_source
 from omnigraph.write.sources.opening import is_record_source
-from omnigraph.write.staging_plan import STAGE_FIRST_BYTES, lower
+from omnigraph.write.staging_plan import STAGE_FIRST_BYTES, lower, staged_beside
 from omnigraph.write.streamed_load import load_stream
 
 
@@ -61,16 +61,14 @@ class Load:
     sifted: Sifted | None = None
     unchanged: dict[str, TableChange] = field(default_factory=dict)
     files: StagedFiles = field(default_factory=StagedFiles)
+    stages_ahead: bool = False  # whether anything may be written before the verdict
 
     def prepare(self, txn: Txn) -> Prepared | None:
         """Judge the input against the pins of one transaction and say what it comes to."""
         self._follow_schema(txn)
         txn.open_ahead(self.input.tables, self._endpoints())
-        with progress.phase("checking", total=self.input.rows):
-            changes, verdict = self._judge(txn)
-            progress.advance(self.input.rows)
+        changes, verdict, steps = self._judge(txn)
         by_key = {change.table_key: change for change in changes}
-        steps = lower(txn, by_key, self._batch)
         acted = {step.key for step in steps}
         self.unchanged = {
             key: TableChange(txn.pin(key).version, unchanged=change.rows.num_rows)
@@ -135,14 +133,26 @@ class Load:
         named = {f"node:{name}" for edge in edges for name in (edge.src_type, edge.dst_type)}
         return named - self.input.tables.keys()
 
-    def _judge(self, txn: Txn) -> tuple[list[TypeChange], Verdict]:
+    def _judge(self, txn: Txn) -> tuple[list[TypeChange], Verdict, tuple[Step, ...]]:
+        """The rows that stand, the verdict on them, and the steps that they come to. Of a large append that has to stand as it is
+        the files are written meanwhile."""
         complete = self.options.sets_aside or not self.input.malformed
-        changes = with_committed_ids(self.input, self.options, txn, asks=complete)
-        if self.options.lets_rows_go and complete:
-            return self._sift(txn, changes)
-        verdict = validate(changes, self.catalog, txn, limits=self.engine.limits, malformed=self.input.malformed)
-        verdict.raise_if_bad()
-        return changes, verdict
+        with progress.phase("checking", total=self.input.rows):
+            changes = with_committed_ids(self.input, self.options, txn, asks=complete)
+            if self.options.lets_rows_go and complete:
+                changes, verdict = self._sift(txn, changes)
+                progress.advance(self.input.rows)
+                return changes, verdict, self._lowered(txn, changes)
+            ahead = self._lowered(txn, changes) if self.stages_ahead and complete and self._batch else ()
+            with staged_beside(txn, ahead, self.files):
+                malformed = self.input.malformed
+                verdict = validate(changes, self.catalog, txn, limits=self.engine.limits, malformed=malformed)
+                verdict.raise_if_bad()
+                progress.advance(self.input.rows)
+        return changes, verdict, ahead or self._lowered(txn, changes)
+
+    def _lowered(self, txn: Txn, changes: list[TypeChange]) -> tuple[Step, ...]:
+        return lower(txn, {change.table_key: change for change in changes}, self._batch)
 
     def _sift(self, txn: Txn, changes: list[TypeChange]) -> tuple[list[TypeChange], Verdict]:
         sifted = self.sift(changes, txn)
@@ -196,6 +206,7 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     if options.mode == "append" and not options.lets_rows_go and has_readers(source):
         return load_stream(engine, source, options, meter)
     work = _read(engine, source, options, meter)
+    work.stages_ahead = True
     if not work.input.tables and not work.input.malformed:
         return Receipt(None, options.branch, {}, storage=meter.snapshot())
     content = None if options.idempotency_key is None else content_of(source)

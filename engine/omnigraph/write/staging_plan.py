@@ -1,11 +1,14 @@
 """From a checked change set to steps on tables: what is staged for each table, and what it will count as.
 
-Decides nothing about validity. Owns the question "which rows really change": a merge stages only those.
+Decides nothing about validity. Owns the question "which rows really change": a merge stages only those; and has the files of a
+large append written while its rows are checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any
 
 import numpy as np
@@ -14,15 +17,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.commit.properties import Counts
-from omnigraph.commit.steps import AppendRows, DeleteRows, OverwriteRows, ReplaceRows, Step
+from omnigraph.commit.protocol.own_lines import inherited
+from omnigraph.commit.steps import (
+    AppendRows,
+    DeleteRows,
+    OverwriteRows,
+    ReplaceRows,
+    Staged,
+    StagedFiles,
+    Step,
+    stage,
+)
 from omnigraph.commit.txn import Txn
+from omnigraph.core.errors import OmnigraphError
 from omnigraph.manifest.rows import Pin
 from omnigraph.table.arrays import flags, one_array, positions
+from omnigraph.table.dataset import TableRef
 from omnigraph.table.pinned import PinnedTable
 from omnigraph.table.row_equality import same_rows
 from omnigraph.write.base.changes import TypeChange
 
 STAGE_FIRST_BYTES = 64 * 1024 * 1024  # staging that takes longer than a moment ends before the intent is armed
+AHEAD_ROWS_MIN = 1_000_000  # fewer are checked sooner than a second processor is found for them
 
 
 def lower(txn: Txn, changes: Mapping[str, TypeChange], batch: str | None = None) -> tuple[Step, ...]:
@@ -135,3 +151,51 @@ def _locate_deleted(table: PinnedTable, ids: pa.Array[Any] | None) -> pa.Array[A
         return pa.array([], pa.uint64())
     addresses: pa.Array[Any] = table.locate(ids).column("_rowaddr").combine_chunks()
     return addresses
+
+
+# --- files ahead of the verdict -----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def staged_beside(txn: Txn, steps: Sequence[Step], files: StagedFiles) -> Iterator[None]:
+    """Stage large appends beside the body, which checks them, and wait for the end of both. No version names the files yet: if the
+    body fails they are deleted. What a killed process leaves of them is what any staging leaves that ends before its intent is
+    armed: a cleanup takes it."""
+    appends = [step for step in steps if isinstance(step, AppendRows) and step.batch is not None]
+    rows = sum(step.total.inserted for step in appends)
+    if rows < AHEAD_ROWS_MIN or inherited(txn.state, [step.key for step in appends]):
+        yield
+        return
+    staging = {step.key: txn.engine.spawn(_stage, txn, step, files) for step in appends}
+    try:
+        yield
+        for future in staging.values():
+            future.result()
+    except BaseException:
+        _give_up(txn, staging, files)
+        raise
+
+
+def _stage(txn: Txn, step: AppendRows, files: StagedFiles) -> Staged:
+    mark = txn.state.head.mark
+    return stage(step, txn.handle(step.key), tables=txn.engine.tables, files=files, mark=mark, meter=txn.meter)
+
+
+def _give_up(txn: Txn, staging: dict[str, Future[Staged]], files: StagedFiles) -> None:
+    """Delete what was staged, unless a version may name it: then it is not ours to delete, published or not."""
+    wait(staging.values())
+    if files.sent:
+        return
+    files.forget()
+    written: list[str] = []
+    for key, future in staging.items():
+        if future.exception() is None:
+            written += paths_of(txn.pin(key), future.result().transaction.operation.fragments)
+    with contextlib.suppress(OmnigraphError):  # why the body failed is what counts; a cleanup takes them
+        txn.engine.store.delete_many(written)
+
+
+def paths_of(pin: Pin, fragments: Sequence[Any]) -> list[str]:
+    """The keys of the data files of fragments that were staged on the line of a pin."""
+    base = TableRef(pin.location, pin.ref).relative
+    return [f"{base}/data/{file.path}" for fragment in fragments for file in fragment.files]

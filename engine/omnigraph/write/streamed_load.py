@@ -35,6 +35,7 @@ from omnigraph.write.rules.validate import Verdict
 from omnigraph.write.schema_change.history import filled_since
 from omnigraph.write.sources.batch import Batch
 from omnigraph.write.sources.files import store_opener
+from omnigraph.write.staging_plan import paths_of
 
 
 class LateView:
@@ -185,9 +186,7 @@ class _StreamedLoad:
         reader = pa.RecordBatchReader.from_batches(schema, _chained(first, batches))
         transaction: Any = self.engine.tables.stage_append(txn.handle(key), reader, txn.meter)
         fragments = list(transaction.operation.fragments)
-        pin = txn.pin(key)
-        base = TableRef(pin.location, pin.ref).relative
-        self.files += [f"{base}/data/{file.path}" for fragment in fragments for file in fragment.files]
+        self.files += paths_of(txn.pin(key), fragments)
         return fragments
 
     def give_up(self) -> None:

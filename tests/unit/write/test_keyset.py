@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.table import key_set as keyset
-from omnigraph.table.key_set import KeySet
+from omnigraph.table.key_set import KeySet, encode_words
 
 TEXTS = st.one_of(
     st.text(max_size=20),
@@ -40,6 +40,7 @@ def test_texts_are_found_exactly(batches: list[list[str]], asked: list[str]) -> 
     assert got == firsts_of(batches)
     known = {key: i for i, key in reversed(list(enumerate(k for batch in batches for k in batch)))}
     assert keys.find(pa.array(asked, pa.utf8())).tolist() == [known.get(key, -1) for key in asked]
+    assert keys.has(pa.array(asked, pa.utf8())).tolist() == [key in known for key in asked]
     assert len(keys) == len(got)
 
 
@@ -125,3 +126,18 @@ def test_digests_tell_keys_apart_as_the_keys_themselves_do(columns: int) -> None
     asked = [pa.array([row[c][::-1] for row in rows]) for c in range(columns)]
     assert exact.find(*asked).tolist() == digest.find(*asked).tolist()
     assert digest.nbytes <= exact.nbytes
+
+
+@pytest.mark.parametrize("length", range(1, 67))
+def test_texts_of_one_length_have_the_words_that_they_have_among_others(length: int) -> None:
+    rng = np.random.default_rng(length)
+    even = ["".join(chr(97 + c) for c in rng.integers(0, 26, length)) for _ in range(50)]
+    array = pa.array(["before", *even, "x" * (length + 1)])
+    alone = encode_words(array.slice(1, 50))
+    among = encode_words(array.slice(1))
+    pad = np.uint64(0xFFFFFFFFFFFFFFFF)
+    for i in range(max(len(alone), len(among))):
+        mine = alone[i] if i < len(alone) else np.full(50, pad)
+        theirs = among[i][:50] if i < len(among) else np.full(50, pad)
+        if length <= 64:
+            assert np.array_equal(mine, theirs), i

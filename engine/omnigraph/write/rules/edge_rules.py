@@ -62,7 +62,7 @@ class NodePresence:
     def not_staged(self, texts: pa.Array[Any]) -> RowIndex:
         if not len(self._staged):
             return np.arange(len(texts), dtype=np.int64)
-        return np.flatnonzero(self._staged.find(texts) < 0)
+        return np.flatnonzero(~self._staged.has(texts))
 
     def missing(self, view: PinnedView, arrays: Sequence[pa.Array[Any]]) -> list[RowIndex]:
         """For arrays of texts that are not staged, the positions of those that are not committed either."""

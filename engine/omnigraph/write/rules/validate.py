@@ -28,7 +28,7 @@ from omnigraph.write.base.rejects import Finding
 from omnigraph.write.base.violations import Violation, ViolationLog
 from omnigraph.write.rules.edge_rules import CardinalityRule, Loose, NodePresence, Unresolved, orphans, unresolved_ends
 from omnigraph.write.rules.endpoint_policy import StubRules
-from omnigraph.write.rules.key_rules import IdRule, Rewritten, UniqueRule, unique_groups
+from omnigraph.write.rules.key_rules import IdRule, KeyedRows, Rewritten, UniqueRule, unique_groups
 from omnigraph.write.rules.value_rules import ValueRules
 
 pc: Any = pyarrow.compute
@@ -131,7 +131,8 @@ class TableChecks:
         self.type = declared
         self.mode = change.mode
         self.cascaded = change.cascaded
-        self.rewritten = Rewritten(change.mode, deleted_ids=change.deleted_ids)
+        given = 0 if change.minted is True else change.rows.num_rows
+        self.rewritten = Rewritten(change.mode, KeyedRows(expected_rows=given), deleted_ids=change.deleted_ids)
         if change.deleted_ids is not None and len(change.deleted_ids):
             self.rewritten.deleted = KeySet()
             self.rewritten.deleted.add(change.deleted_ids)
