@@ -54,6 +54,37 @@ class Findings:
         return status != FAIL
 
 
+# --- what is set --------------------------------------------------------------------------------------------------------
+
+# As the page of configuration has them: an option wins over the environment, the environment over the default.
+_SETTINGS: Final = (
+    ("uri", "OMNIGRAPH_URI", "none"),
+    ("actor", "OMNIGRAPH_ACTOR", "none"),
+    ("durability", "OMNIGRAPH_DURABILITY", "commit"),
+    ("verify-reads", "OMNIGRAPH_VERIFY_READS", "0"),
+    ("group", "OMNIGRAPH_GROUP", "1"),
+    ("combine", "OMNIGRAPH_COMMIT_COMBINE", "0"),
+    ("log", "OMNIGRAPH_LOG", "none"),
+)
+
+
+def settings_text(given: Mapping[str, str | None], environ: Mapping[str, str]) -> str:
+    """Every setting with its value and where that comes from. ``given``: what the command line says."""
+    shown = []
+    for name, variable, default in _SETTINGS:
+        value, origin = given.get(name), "the command line"
+        if value is None:
+            value, origin = environ.get(variable), variable
+        if not value:
+            value, origin = default, "default"
+        shown.append(f"{name} {value} ({origin})")
+    return ", ".join(shown)
+
+
+def settings_check(found: Findings, given: Mapping[str, str | None]) -> None:
+    found.add("settings", OK, settings_text(given, os.environ))
+
+
 # --- what is installed --------------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,8 @@
 """One logical operation, from the façade's door to its end: what it took, and telling those who count and those who read logs.
 
 Owns what belongs to an operation as a whole: its name, how long it took, the requests of every meter made under it, what
-was noted on the way (attempts, conflicts, recoveries), and how it ended. It is reported once, at the end, to ``metrics`` and to
-the log. An operation inside another is part of it. Nothing here sends a request or changes what the operation does.
+was noted on the way (attempts, conflicts, recoveries), and how it ended. It is reported once, at the end, to ``metrics``, to
+``traces`` and to the log. An operation inside another is part of it. Nothing here sends a request or changes what the operation does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from omnigraph.core import metrics, progress
+from omnigraph.core import metrics, progress, traces
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter, StorageCost, watching
@@ -106,7 +106,7 @@ def operating(
         raise
     finally:
         _current.reset(token)
-        _tell(operation, outcome, clock.monotonic() - operation.started_s)
+        _tell(operation, outcome, clock)
 
 
 @contextlib.contextmanager
@@ -134,13 +134,15 @@ def reading(name: str, uri: str, part_of: Operation | None, *, clock: Clock = SY
         outcome = "interrupted"
         raise
     finally:
-        _tell(operation, outcome, clock.monotonic() - operation.started_s)
+        _tell(operation, outcome, clock)
 
 
-def _tell(operation: Operation, outcome: str, took_s: float) -> None:
+def _tell(operation: Operation, outcome: str, clock: Clock) -> None:
+    took_s = clock.monotonic() - operation.started_s
     operation.over = True
     cost = operation.cost()
     metrics.record(operation.name, outcome, took_s, cost, operation.notes)
+    traces.record(operation.name, outcome, clock.now_us(), took_s, cost, operation.notes)
     level = logging.WARNING if outcome != "ok" else logging.INFO if operation.writes else logging.DEBUG
     if not _log.isEnabledFor(level):
         return

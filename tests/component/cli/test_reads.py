@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
+from omnigraph.cli import checks
 from tests.component.cli.material import SCHEMA, Run, head_of, write_lines
 
 # --- reading ------------------------------------------------------------------------------------------------------------
@@ -184,6 +185,35 @@ def test_doctor_checks_a_remote_store(run: Run, folder: Path, s3_root: str) -> N
     assert (names["graph"]["status"], "omnigraph init" in names["graph"]["hint"]) == ("warn", True)
     run("init", s3_root, "--schema", "social.pg")
     assert run("doctor", s3_root, "--json").result["checks"][-1]["status"] == "ok"
+
+
+def test_doctor_shows_each_setting_with_where_it_comes_from(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_VERIFY_READS", "1")
+    monkeypatch.setenv("OMNIGRAPH_ACTOR", "nightly")
+    monkeypatch.delenv("OMNIGRAPH_GROUP", raising=False)
+    [check] = [
+        one
+        for one in run("doctor", "social.omni", "--as", "ada", "--durability", "commit", "--json").result["checks"]
+        if one["name"] == "settings"
+    ]
+    for said in (
+        "uri social.omni (the command line)",
+        "actor ada (the command line)",
+        "durability commit (the command line)",
+        "verify-reads 1 (OMNIGRAPH_VERIFY_READS)",
+        "group 1 (default)",
+    ):
+        assert said in check["message"]
+
+
+def test_every_variable_of_the_engine_that_sets_something_is_shown_by_doctor() -> None:
+    """What a log looks like, and where tests make it die, set nothing about a graph."""
+    shown = {variable for _, variable, _ in checks._SETTINGS}
+    code = "".join(path.read_text() for path in Path(og.__file__).parent.rglob("*.py") if "testing" not in path.parts)
+    known = set(re.findall(r'"(OMNIGRAPH_[A-Z_]+)"', code))
+    assert known - shown == {"OMNIGRAPH_FAILPOINTS", "OMNIGRAPH_LOG_FORMAT"}
 
 
 def test_doctor_leaves_nothing_behind_at_a_path_that_does_not_exist(run: Run, folder: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 import omnigraph as og
 from bench import costs
 from omnigraph.cli import main
-from omnigraph.core import metrics
+from omnigraph.core import metrics, traces
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import FaultProxy
 
@@ -258,3 +259,65 @@ def test_the_command_line_logs_where_the_environment_asks(tmp_path: Path) -> Non
         [*command], capture_output=True, text=True, check=False, env={**os.environ, "OMNIGRAPH_LOG": "loud"}
     )
     assert wrong.returncode == 2 and "OMNIGRAPH_LOG is one of debug, info, warning, error" in wrong.stderr
+
+
+# --- traces -------------------------------------------------------------------------------------------------------------
+
+
+class Spans:
+    """Stands in for a tracer: each span that has ended, as plain values."""
+
+    def __init__(self) -> None:
+        self.ended: list[dict[str, Any]] = []
+
+    def start_span(self, name: str, *, start_time: int, attributes: dict[str, Any]) -> Any:
+        said: dict[str, Any] = {"name": name, "start": start_time, "status": None, **attributes}
+        ended = self.ended
+
+        class Span:
+            def set_status(self, status: Any) -> None:
+                said["status"] = (status.status_code.name, status.description)
+
+            def end(self, *, end_time: int) -> None:
+                ended.append({**said, "end": end_time})
+
+        return Span()
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
+    found = Spans()
+    monkeypatch.setattr("opentelemetry.trace.get_tracer", lambda *_: found)
+    traces._tracer.cache_clear()
+    yield found
+    traces._tracer.cache_clear()
+
+
+def test_an_operation_is_one_span_with_the_times_and_figures_of_its_receipt(tmp_path: Path, spans: Spans) -> None:
+    with og.init(tmp_path / "graph", SCHEMA) as graph:
+        spans.ended.clear()
+        before = time.time_ns()
+        receipt = graph.load([{"type": "Person", "data": {"name": "a"}}], mode="append")
+        [span] = spans.ended
+    assert (span["name"], span["outcome"], span["status"]) == ("omnigraph.load", "ok", None)
+    assert before - 1_000_000 <= span["start"] <= span["end"] <= time.time_ns()
+    assert receipt.storage is not None and span["storage.ops"] == receipt.storage.requests
+
+
+def test_the_span_of_a_refused_write_is_an_error_with_its_code_and_no_value_of_a_record(
+    tmp_path: Path, spans: Spans
+) -> None:
+    with og.init(tmp_path / "graph", SCHEMA) as graph, pytest.raises(og.errors.DataInvalid):
+        graph.load([{"type": "Person", "data": {"name": 7_123_456}}], mode="append")
+    span = next(one for one in spans.ended if one["name"] == "omnigraph.load")
+    assert span["status"] == ("ERROR", "data-invalid") and "7123456" not in str(spans.ended)
+
+
+def test_without_the_extra_there_are_no_spans_and_nothing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    traces._tracer.cache_clear()
+    with og.init(tmp_path / "graph", SCHEMA) as graph:
+        assert graph.load([{"type": "Person", "data": {"name": "a"}}], mode="append").commit_id
+    traces._tracer.cache_clear()

@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal
 import typer
 
 from omnigraph.cli.call import Answer, Call
-from omnigraph.cli.checks import FAIL, OK, WARN, Findings, environment_checks, graph_checks, store_checks
+from omnigraph.cli.checks import (
+    FAIL,
+    OK,
+    WARN,
+    Findings,
+    environment_checks,
+    graph_checks,
+    settings_check,
+    store_checks,
+)
 from omnigraph.cli.render import Screen, count_text
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.wire.program import DoctorCheck, DoctorReport
@@ -24,12 +33,13 @@ def run(
         bool, typer.Option("--no-write", help="Skip the checks that write the small object __probe.")
     ] = False,
 ) -> Answer:
-    """Check the store, credentials, the clock and what is installed.
+    """Check the store, credentials, the clock and what is installed; show each setting with where it comes from.
 
-    Without a URI only what is installed is checked. The exit code is 0 unless a check fails.
+    Without a URI no store is checked. The exit code is 0 unless a check fails.
     """
     found = Findings()
     environment_checks(found)
+    settings_check(found, _given(call))
     uri = None
     if call.uri_or_none is not None:
         store = call.store()
@@ -44,6 +54,16 @@ def run(
         raise _failure(failed, {"uri": uri, "status": FAIL, "checks": [check.to_dict() for check in checks]})
     status: Literal["ok", "warn"] = WARN if any(check.status == WARN for check in checks) else OK
     return Answer(DoctorReport(uri, status, tuple(checks)), lambda screen: _show(screen, checks))
+
+
+def _given(call: Call) -> dict[str, str | None]:
+    """What the command line says of the settings."""
+    return {
+        "uri": call.given_uri,
+        "actor": call.actor,
+        "durability": call.durability,
+        "verify-reads": "1" if call.verify_reads else None,
+    }
 
 
 def _show(screen: Screen, checks: list[DoctorCheck]) -> None:
