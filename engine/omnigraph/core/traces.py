@@ -42,7 +42,7 @@ def record(
     facts: dict[str, Any] = {"outcome": outcome, **notes}
     if cost is not None:
         figures = (cost.requests, cost.hops, cost.bytes_read, cost.bytes_written)
-        facts |= {name: value for name, value in zip(ATTRIBUTES[1:], figures, strict=True) if value is not None}
+        facts |= dict(zip(ATTRIBUTES[1:], figures, strict=True))
     span = tracer.start_span(PREFIX + operation, start_time=began_us * 1000, attributes=facts)
     if outcome != "ok":
         span.set_status(Status(StatusCode.ERROR, outcome))
