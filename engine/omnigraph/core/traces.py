@@ -1,7 +1,7 @@
 """One span an operation: handed to OpenTelemetry's API where it is installed, nowhere else.
 
 A span is made when its operation has ended, with the times of its beginning and its end, so that nothing is held open in a
-context and a read that a generator holds is told as well. Its parent is the span that the caller is in. Attributes hold no type, row
+context and a read that a generator holds has its span too. Its parent is the span that the caller is in. Attributes hold no type, row
 or commit.
 """
 
