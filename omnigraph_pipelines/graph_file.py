@@ -101,6 +101,10 @@ def _text(file: Path) -> str:
 # --- places in the text ---------------------------------------------------------------------------------------------------
 
 
+def _too_deep(where: Path) -> og.errors.InvalidInput:
+    return refused([Problem(where, (1, 1), "lists and mappings are nested too deeply")])
+
+
 def _parse(text: str, where: Path) -> tuple[Any, dict[Path_, tuple[int, int]]]:
     """Plain values, and the line and column of each of them (and of each key) from 1."""
     try:
@@ -109,17 +113,24 @@ def _parse(text: str, where: Path) -> tuple[Any, dict[Path_, tuple[int, int]]]:
         raise refused([Problem(where, _at(error), f"not YAML: {error.problem or error.context}")]) from error
     except yaml.YAMLError as error:
         raise refused([Problem(where, (1, 1), f"not YAML: {' '.join(str(error).split())[:200]}")]) from error
+    except RecursionError:
+        raise _too_deep(where) from None
     if root is None:
         raise refused([Problem(where, (1, 1), "the file is empty")])
     places: dict[Path_, tuple[int, int]] = {}
     problems: list[Problem] = []
-    _walk(root, (), places, problems, where, frozenset())
+    try:
+        _walk(root, (), places, problems, where, frozenset())
+    except RecursionError:
+        raise _too_deep(where) from None
     if problems:
         raise refused(problems)
     try:
         return yaml.SafeLoader("").construct_document(root), places
     except yaml.MarkedYAMLError as error:
         raise refused([Problem(where, _at(error), f"not a plain value: {error.problem}")]) from error
+    except (ValueError, OverflowError) as error:  # numbers and dates are read by Python itself
+        raise refused([Problem(where, (1, 1), f"not a plain value: {str(error)[:200]}")]) from error
 
 
 def _walk(

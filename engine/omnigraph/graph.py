@@ -228,6 +228,7 @@ class Graph:
 
     def __repr__(self) -> str:
         mode = "read-only" if self._engine.read_only else "exclusive" if self._exclusive else "read-write"
+        mode = "closed" if self._closed else mode
         return f"<Graph {self.uri} ({mode})>"
 
     def _doing(

@@ -21,6 +21,11 @@ def time_text(us: int) -> str:
     return (_EPOCH + timedelta(microseconds=us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def name_text(text: str, chars_max: int = 200) -> str:
+    """A name as a message may hold it: what could drive a terminal is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:chars_max])
+
+
 def bytes_text(n: int) -> str:
     """``1.4 MiB``."""
     size = float(n)

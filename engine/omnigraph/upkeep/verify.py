@@ -29,6 +29,7 @@ from omnigraph.manifest.consistency import between, line_of
 from omnigraph.manifest.rows import CommitRow, Pin
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
+from omnigraph.store import layout
 from omnigraph.table import collect
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.new_file_checks import damaged
@@ -368,7 +369,9 @@ def _garbage(
         return
     named = lines_named([*newest, *lines.sources, *pinned])
     for path, ref in unclaimed(artefacts, named, lines_claimed(intents)):
-        if ref is None:
+        if not layout.is_table_path(path):
+            notes.append(f"{path} is no table of a graph: nothing reads it, and no cleanup deletes it")
+        elif ref is None:
             yield Problem(GARBAGE, "orphan-dataset", f"no state names the dataset {path}, and no operation claims it")
         else:
             yield Problem(

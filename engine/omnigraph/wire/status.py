@@ -13,7 +13,7 @@ HEALTHY: Final = "healthy"
 ATTENTION: Final = "attention"
 
 # What a command cannot do without. A cleanup so typed shows its plan, and says how to go on.
-_ARGUMENTS: Final = {"cleanup": " --keep 10"}
+ARGUMENTS: Final = {"cleanup": " --keep 10"}  # without them the command only says what it wants
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class StatusReport(Model):
         """What to run against a finding, as it can be typed."""
         if finding.command is None:
             return ""
-        return f": run `omnigraph {finding.command} {self.uri}{_ARGUMENTS.get(finding.command, '')}`"
+        return f": run `omnigraph {finding.command} {self.uri}{ARGUMENTS.get(finding.command, '')}`"
 
     @property
     def rows(self) -> int:

@@ -135,6 +135,13 @@ def _pinned_version_is_gone() -> Words:
     return ("cleanup", GRAPH, "--keep", "1", "--min-age", "0s")
 
 
+def _a_table_of_nobody() -> Words:
+    """What a write that died may leave: a table that no state names."""
+    source = next(Path(GRAPH).glob("nodes/*"))
+    shutil.copytree(source, source.with_name(f"Person-{new_ulid()}.lance"))
+    return ("verify", GRAPH)
+
+
 def _only_version_is_torn() -> Words:
     with og.init("torn.omni", Path("social.pg")):
         pass
@@ -322,10 +329,18 @@ DAMAGE = (
     ),
     Situation(
         "cli/commands/verify.py",
-        "(run `omnigraph {command} {result['uri']}`)",
+        "(run `omnigraph {command} {result['uri']}{more}`)",
         lambda: (displace(GRAPH), ("verify", GRAPH))[1],
         0,
         ("healed",),
+        confirms=True,
+    ),
+    Situation(
+        "cli/commands/verify.py",
+        "(run `omnigraph {command} {result['uri']}{more}`)",
+        _a_table_of_nobody,
+        0,
+        fills={"--keep 10": "--keep 10 --min-age 0s"},  # a cleanup leaves what is young
         confirms=True,
     ),
     Situation(

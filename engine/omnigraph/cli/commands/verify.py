@@ -11,6 +11,7 @@ from omnigraph.cli.options import Branches
 from omnigraph.cli.render import Screen
 from omnigraph.cli.tree import has
 from omnigraph.core.errors import Corruption
+from omnigraph.wire.status import ARGUMENTS
 
 _STYLES = {"damage": "bold red", "pending": "yellow", "garbage": ""}
 
@@ -47,7 +48,8 @@ def run(
 def _show(screen: Screen, result: dict[str, Any]) -> None:
     for problem in result["problems"]:
         command = problem["command"]
-        todo = f" (run `omnigraph {command} {result['uri']}`)" if command and has(command) else ""
+        more = ARGUMENTS.get(command, "")
+        todo = f" (run `omnigraph {command} {result['uri']}{more}`)" if command and has(command) else ""
         screen.line(
             f"{problem['severity']:<7}  {problem['code']}: {problem['message']}{todo}",
             style=_STYLES[problem["severity"]],

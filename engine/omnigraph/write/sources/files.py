@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from omnigraph.core import progress
 from omnigraph.core.errors import InvalidInput, NotFound, StoreRefused
+from omnigraph.core.shown import name_text
 from omnigraph.write.base.constants import PIECE_ROWS
 from omnigraph.write.sources.batch import CsvOptions
 from omnigraph.write.sources.csv_files import FileTable, read_csv, unreadable
@@ -94,21 +95,21 @@ def _open(place: str | PathLike[str], opener: Opener | None, watched: bool) -> A
         return _Watched(text) if watched else Path(text).open("rb")
     except FileNotFoundError as error:
         raise NotFound(
-            f"no such file: {text[:200]}",
+            f"no such file: {name_text(text)}",
             hint=f"check the path; a relative one starts at {Path.cwd()}",
             path=text,
         ) from error
     except IsADirectoryError as error:
         raise InvalidInput(
-            f"a directory where a file is needed: {text[:200]}", hint="give the path of a file"
+            f"a directory where a file is needed: {name_text(text)}", hint="give the path of a file"
         ) from error
     except PermissionError as error:
         raise StoreRefused(
-            f"not allowed to read {text[:200]}",
+            f"not allowed to read {name_text(text)}",
             hint="give the user of this process the right to read the file and its folders",
         ) from error
     except OSError as error:
-        raise InvalidInput(f"cannot read {text[:200]}: {error.strerror or type(error).__name__}") from error
+        raise InvalidInput(f"cannot read {name_text(text)}: {error.strerror or type(error).__name__}") from error
 
 
 def _check_unicode(text: str) -> None:
