@@ -6,13 +6,15 @@ Imported by ``all_operations``; the registry is in ``operations``.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from functools import partial
 
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent_format import APPLIED
 from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core.errors import OmnigraphError, StoreUnavailable
 from omnigraph.core.meter import Meter
-from omnigraph.testing.combining import leave_applied, losing, row, when_applied
+from omnigraph.testing.combining import leave_applied, losing, when_applied
 from omnigraph.testing.operations import Operation, append, commit_id, create, keys_of, opened, register
 
 OTHERS = keys_of(4)[-1]  # the table of the other writer: no width of these drivers has it
@@ -30,9 +32,9 @@ def _left(root: str) -> None:
         append(engine, [OTHERS], ["left"])
 
 
-def _helps(root: str, width: int) -> str | None:
+def _helps(names: Sequence[str], root: str, width: int) -> str | None:
     with opened(root, combine=True) as mine, opened(root, combine=True) as dead, opened(root) as third:
-        leave_applied(dead, third, row(dead, OTHERS, "left"))
+        leave_applied(dead, third, lambda: append(dead, [OTHERS], names))
         _check_applied(third)
         with losing(mine, third):
             made = commit_id(append(mine, keys_of(width), ["a", "b"]))
@@ -60,5 +62,7 @@ def _helped(root: str, width: int) -> str | None:
             return commit_id(append(mine, keys_of(width), ["a", "b"]))
 
 
-register(Operation("combine-helps", frozenset(), _seeded, _helps, widths=(1, 2), rival=_left))
+register(Operation("combine-helps", frozenset(), _seeded, partial(_helps, ["left"]), widths=(1, 2), rival=_left))
+# The same with a dead owner that adds no rows: a sleeper's own rows say whether it came to its end.
+register(Operation("combine-helps-quietly", frozenset(), _seeded, partial(_helps, []), widths=(1,)))
 register(Operation("combine-helped", frozenset(), _seeded, _helped, widths=(1, 2)))
