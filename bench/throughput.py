@@ -86,8 +86,10 @@ def _other_table(ndjson: dict[str, Any], merge: dict[str, Any], export: dict[str
             ["NDJSON, flat records of five properties: records/s", round(ndjson["records_per_s"]), "≥ 800,000"],
             ["the same, per second of one core", round(ndjson["records_per_core_s"]), None],
             [f"merge of {MERGED:,} nodes into {merge['rows']:,}: seconds", merge["load_s"], None],
-            ["the same as plain merge_insert: seconds", merge["plain_s"], None],
-            ["merge against plain merge_insert", merge["load_s"] / merge["plain_s"], "≤ 3"],
+            ["as plain merge_insert: seconds", merge["plain_s"], None],
+            ["the same: core seconds", merge["load_core_s"], None],
+            ["as plain merge_insert: core seconds", merge["plain_core_s"], None],
+            ["merge against plain merge_insert, by core seconds", merge["load_core_s"] / merge["plain_core_s"], "≤ 2"],
             ["export to NDJSON: rows/s", round(export["rows_per_s"]), None],
         ],
         [
@@ -187,17 +189,17 @@ class _Stopwatch:
     """Seconds of the wall and of all cores together, by name; the medians of what was measured."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, list[tuple[float, float]]] = {}
+        self.seen: dict[str, list[tuple[float, float]]] = {}
 
     def run(self, name: str, act: Callable[[], Any]) -> None:
         wall, cpu = time.perf_counter(), time.process_time()
         act()
-        self._seen.setdefault(name, []).append((time.perf_counter() - wall, time.process_time() - cpu))
+        self.seen.setdefault(name, []).append((time.perf_counter() - wall, time.process_time() - cpu))
 
     def medians(self) -> dict[str, list[float]]:
         return {
             name: [statistics.median(wall for wall, _ in seen), statistics.median(cpu for _, cpu in seen)]
-            for name, seen in self._seen.items()
+            for name, seen in self.seen.items()
         }
 
 
@@ -321,7 +323,7 @@ def merge(folder: Path, rounds: int) -> dict[str, Any]:
     with_ids = nodes.add_column(0, "id", nodes.column("name"))
     lance.write_dataset(with_ids, plain_uri, enable_stable_row_ids=True)
     rng = np.random.default_rng(2)
-    plain_s, load_s = [], []
+    watch = _Stopwatch()
     with og.init(_fresh(folder / "graph"), SCHEMA) as graph:
         graph.load(og.Batch(nodes={"Person": nodes}), mode="append")
         for k in range(rounds):
@@ -341,13 +343,17 @@ def merge(folder: Path, rounds: int) -> dict[str, Any]:
                 dataset = lance.dataset(plain_uri)
                 dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(physical)
 
-            plain_s.append(_timed(plain))
-            load_s.append(_timed(lambda: graph.load(og.Batch(nodes={"Person": given}), mode="merge")))  # noqa: B023
+            watch.run("plain", plain)
+            watch.run("load", lambda: graph.load(og.Batch(nodes={"Person": given}), mode="merge"))  # noqa: B023
+    found = watch.medians()
+    (plain_s, plain_core_s), (load_s, load_core_s) = found["plain"], found["load"]
     return {
         "rows": rows,
-        "plain_s": statistics.median(plain_s),
-        "load_s": statistics.median(load_s),
-        "all_s": [plain_s, load_s],
+        "plain_s": plain_s,
+        "load_s": load_s,
+        "plain_core_s": plain_core_s,
+        "load_core_s": load_core_s,
+        "all_s": watch.seen,
     }
 
 

@@ -304,13 +304,14 @@ def test_a_row_deleted_by_somebody_else_is_not_found_at_the_new_pin_and_still_at
     assert before.contains(pa.array(["k2"])).to_pylist() == [True]
 
 
+@pytest.mark.parametrize("deletes", ["n % 10 = 3", "n < 0"])
 @pytest.mark.parametrize("count", [3, 1500, 30_000])
-def test_take_returns_rows_in_the_order_asked(tmp_path: Path, count: int) -> None:
+def test_take_returns_rows_in_the_order_asked(tmp_path: Path, count: int, deletes: str) -> None:
     handle = create(tmp_path / "t.lance")
     for part in range(3):
         handle, _ = append(handle, rows([f"k{part * 20_000 + k}" for k in range(20_000)]))
     other = lance.dataset(handle.uri)
-    other.delete("n % 10 = 3")
+    other.delete(deletes)
     truth = oracle(other)
     rng = random.Random(count)
     picks = rng.sample(range(truth.num_rows), count)
@@ -463,3 +464,26 @@ def test_only_layouts_in_use_are_kept(tmp_path: Path) -> None:
         assert pinned(handle, cache).contains(pa.array([f"k{k}"])).to_pylist() == [True]
     assert [cache.layout(handle.uri, version) is not None for version in range(1, 32)].count(True) <= 4
     assert held.layout.version == 1
+
+
+def test_many_rows_of_a_table_that_lost_some_are_not_taken_through_the_ids_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_row_id: list[int] = []
+    take_rows = LanceDataset._take_rows
+
+    def noted(self: LanceDataset, ids: Any, *args: Any, **named: Any) -> Any:
+        by_row_id.append(len(ids))
+        return take_rows(self, ids, *args, **named)
+
+    monkeypatch.setattr(LanceDataset, "_take_rows", noted)
+    handle, _ = append(create(tmp_path / "t"), rows([f"a{i}" for i in range(40_000)]))
+    ids = [f"a{i}" for i in range(0, 40_000, 50)]
+    for wanted in ([800], []):
+        by_row_id.clear()
+        table = pinned(handle, KeyCache())
+        found = table.take(table.locate(pa.array(ids)).column("_rowaddr").combine_chunks(), ["id", "n"])
+        assert sorted(found.column("id").to_pylist()) == sorted(ids)
+        assert by_row_id == wanted
+        handle.delete("id = 'a7'")
+        handle = lance.dataset(str(tmp_path / "t"))
