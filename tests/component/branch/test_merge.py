@@ -244,6 +244,17 @@ def test_history_receipts_and_keys_outlive_the_branch(graph: Graph) -> None:
     assert graph.branches.merge("b").outcome == "up_to_date"
 
 
+def test_a_list_and_a_look_at_one_commit_say_the_same_of_its_swap(graph: Graph) -> None:
+    """What a merge carries stands in one version with the merge, and did not come about with it."""
+    graph.branches.create("review")
+    first = patch(graph, person("ann", age=31), branch="review")
+    patch(graph, person("bob", age=41))
+    merged = graph.branches.merge("review").commit_id
+    listed = {commit.id: commit.grouped_with for commit in graph.commits()}
+    assert listed[merged] == listed[first] == ()
+    assert {name: graph.commit(name).grouped_with for name in listed} == listed
+
+
 def test_a_source_that_moved_on_is_not_deleted(graph: Graph) -> None:
     first = patch(graph, person("ann", age=31), branch="b")
     patch(graph, person("ann", age=32), branch="b")
