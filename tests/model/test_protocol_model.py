@@ -258,8 +258,13 @@ def test_a_guard_that_only_saves_work_is_not_missed(setting: Setting) -> None:
 def test_every_kind_of_write_that_is_built_is_in_the_model() -> None:
     """A new kind of plan needs a setting here, before it is relied on."""
     modelled = {"load", "mutate", "optimize", "ensure_indices"}
-    elsewhere = {"schema": "schema_model", "branches": "names_model"}
-    plans = {"load", "mutate", "optimize", "ensure_indices", "schema", "branches"}
+    elsewhere = {
+        "schema": "schema_model",
+        "branches": "names_model",  # merges: sources_model
+        "revert": "sources_model",
+        "restore": "sources_model",
+    }
+    plans = {"load", "mutate", "optimize", "ensure_indices", "schema", "branches", "revert", "restore"}
     built = {name for name in plans if hasattr(graphs.Graph, name)}
     assert built - modelled == elsewhere.keys()
     assert all(importlib.util.find_spec(f"omnigraph.testing.{name}") for name in elsewhere.values())

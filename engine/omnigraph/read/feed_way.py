@@ -57,12 +57,24 @@ def find_way(engine: Engine, since: At, until: At | None, branch: str, meter: Me
     last = end.state.head.commit_id
     if first is None:
         return FeedWay(branch, cursor, last, (), None)
-    start = swaps[first]
+    return FeedWay(branch, cursor, last, swaps[first:], _before(engine, swaps[first], end, newest, meter))
+
+
+def _before(engine: Engine, swap: Swap, end: Held, newest: Held, meter: Meter) -> Held:
+    """The state that a swap was made on. Where a cleanup took that version, the one of the commit before serves as well: what lies
+    between the two, such as the mark of a cleanup, has changed no row."""
+    parent = swap.members[0].parents[0]
     try:
-        place = Place(start.ref, start.version - 1, start.members[0].parents[0])
-        return FeedWay(branch, cursor, last, swaps[first:], open_place(engine, place, newest, meter))
+        return open_place(engine, Place(swap.ref, swap.version - 1, parent), newest, meter)
     except Reclaimed as error:
-        raise gap_of(engine, branch, error, meter) from error
+        found = parents.find(engine, end, parent, meter)
+        row = None if found is None else found.row
+        try:
+            if isinstance(row, CommitRow) and (row.ref, row.version) != (swap.ref, swap.version - 1):
+                return open_place(engine, Place(row.ref, row.version, parent), newest, meter)
+        except Reclaimed:
+            pass
+        raise gap_of(engine, newest.state.head.name, error, meter) from error
 
 
 def _end(engine: Engine, until: At, branch: str, newest: Held, meter: Meter) -> Held:

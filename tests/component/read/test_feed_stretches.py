@@ -183,3 +183,20 @@ def test_planted_a_row_before_that_is_that_of_the_beginning_is_noticed(
 
     monkeypatch.setattr(feed_writes, "_placed", first)
     assert list(graph.changes(start, before=True)) != one_by_one(graph, start)
+
+
+def test_a_feed_begins_at_a_commit_of_which_only_a_root_is_left(graph: og.Graph) -> None:
+    """A cleanup has set its mark after the commit, and a later one took that version: the commit's own is kept by its root."""
+    graph.load([person("p1", age=1)], mode="merge")
+    since = head(graph)
+    graph.checkpoints.create("kept")
+    graph.cleanup(keep=1, min_age="0s", confirm=True)
+    graph.load([person("p1", age=2)], mode="merge")
+    graph.cleanup(keep=1, min_age="0s", confirm=True)
+    found = list(og.open(graph.uri).changes(since, before=True))
+    assert [(one.key, one.before and one.before["age"], one.row and one.row["age"]) for one in found] == [("p1", 1, 2)]
+    graph.checkpoints.delete("kept")
+    graph.load([person("p1", age=3)], mode="merge")
+    graph.cleanup(keep=1, min_age="0s", confirm=True)
+    with pytest.raises(og.errors.Reclaimed):
+        list(og.open(graph.uri).changes(since))
