@@ -6,6 +6,7 @@ Imported by ``all_operations``; the registry is in ``operations``.
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 from lance.fragment import write_fragments
@@ -43,6 +44,15 @@ def _load(root: str, mode: str, records: list[dict[str, Any]]) -> str | None:
 
 def _append(root: str, width: int) -> str | None:
     return _load(root, "append", _records(width, ("a", 3), ("b", 4)))
+
+
+def _append_ahead(root: str, width: int) -> str | None:
+    """As if the rows were many: their files are written before there is a verdict, and that before there is an intent."""
+    with (
+        mock.patch("omnigraph.write.staging_plan.AHEAD_ROWS_MIN", 1),
+        mock.patch("omnigraph.write.load.STAGE_FIRST_BYTES", 1),
+    ):
+        return _append(root, width)
 
 
 def _merge(root: str, width: int) -> str | None:
@@ -155,6 +165,7 @@ def _abandoned(root: str, width: int) -> str | None:
 
 
 register(Operation("load-append", frozenset({"load:append"}), _seeded, _append))
+register(Operation("load-ahead", frozenset({"load:append"}), _seeded, _append_ahead))
 register(Operation("load-merge", frozenset({"load:merge"}), _seeded, _merge))
 register(Operation("load-overwrite", frozenset({"load:overwrite"}), _seeded, _overwrite))
 register(Operation("load-patch", frozenset({"load:patch"}), _seeded, _patch))
