@@ -85,7 +85,8 @@ def make_bounds(given: Mapping[str, int | None] | None) -> Bounds:
         raise InvalidInput(f"backpressure has no bound {str(unknown[0])[:40]!r}", hint="it takes warn, slow and fail")
     for name, value in given.items():
         _check_bound(name, value)
-    bounds = Bounds(given.get("warn", WARN), given.get("slow"), given.get("fail"))
+    others = [value for value in (given.get("slow"), given.get("fail")) if value is not None]
+    bounds = Bounds(given.get("warn", min([WARN, *others])), given.get("slow"), given.get("fail"))
     order = [value for value in (bounds.warn, bounds.slow, bounds.fail) if value is not None]
     if order != sorted(order):
         raise InvalidInput("backpressure warns first, then slows down, then fails", hint="make the bounds rise")

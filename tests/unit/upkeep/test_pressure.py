@@ -106,3 +106,11 @@ def test_what_lies_on_other_lines_does_not_count() -> None:
     found = weigh(replace(here, tables=tables), ["A", "B", "C"], 0, Bounds(10), own)
     assert (found.metric, found.actual, found.where) == ("fragments", 20, "B") and asked == ["B"]
     assert weigh(replace(here, tables=tables), ["A"], 0, Bounds(2)).level is Level.NONE
+
+
+def test_a_bound_below_the_usual_warning_is_taken_alone() -> None:
+    """A user who gives one bound has not contradicted the default of another."""
+    assert make_bounds({"fail": 300}) == Bounds(300, None, 300)
+    assert make_bounds({"slow": 100, "fail": 10_000}) == Bounds(100, 100, 10_000)
+    assert make_bounds({"fail": 10_000}).warn == Bounds().warn
+    assert make_bounds({"warn": None, "fail": 3}) == Bounds(None, None, 3)

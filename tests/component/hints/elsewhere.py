@@ -1,0 +1,77 @@
+"""Hints without a command whose situation is made by tests that do not quote them, by the test that does."""
+
+from __future__ import annotations
+
+# The kinds of all arguments are checked at the door first (``core/kinds.py``), whose hint a pair has. The checks below it stay for
+# what is called without the door.
+DOOR = "tests/component/graph/test_wrong_kinds.py"
+_STAGED = "tests/component/distributed/test_staged.py"
+_OPTIONS = "tests/unit/store/test_options.py"
+_S3 = "tests/component/store/test_s3.py"
+_FAULTS = "tests/fault/test_fault_cells.py"
+
+MET_ELSEWHERE: tuple[tuple[str, str, str], ...] = (
+    ("read/changes.py", "pass types=[", DOOR),
+    ("read/diff.py", "pass types=[", DOOR),
+    ("read/snapshot.py", "pass types=[", DOOR),
+    ("read/snapshot.py", 'pass format="ndjson"', DOOR),
+    ("read/relation.py", "for example pyarrow.compute.field", DOOR),
+    ("read/relation.py", "for example select(", DOOR),
+    ("read/sql.py", 'for example params={"name"', DOOR),
+    ("read/tables.py", "pass columns=[", DOOR),
+    ("read/tables.py", "write it as pyarrow.compute.field", DOOR),
+    ("upkeep/branch_upkeep.py", "pass types=[", DOOR),
+    ("upkeep/optimize.py", "pass branches=[", DOOR),
+    ("upkeep/probe.py", "there are ", "tests/component/upkeep/test_probe.py"),
+    ("upkeep/cleanup.py", "plan it on this graph", "tests/component/upkeep/test_cleanup.py"),
+    ("upkeep/cleanup_look.py", "delete the file to give the batch up", "tests/component/upkeep/test_cleanup.py"),
+    ("upkeep/cleanup_look.py", "set this machine's clock", "tests/component/upkeep/test_cleanup.py"),
+    ("upkeep/distribute.py", "plan the compaction again", "tests/component/upkeep/test_distribute.py"),
+    ("upkeep/rewrite_document.py", "plan the compaction again", "tests/component/upkeep/test_distribute.py"),
+    ("distributed/begin.py", "pass tables=[", DOOR),
+    ("distributed/begin.py", "leave tables out", "tests/component/branch/test_begin.py"),
+    ("distributed/load.py", "stage the batch again", "tests/component/distributed/test_parts.py"),
+    ("distributed/part_document.py", "stage the batch again", "tests/unit/distributed/test_documents.py"),
+    ("distributed/staged_load.py", "begin a new staging", _STAGED),
+    ("distributed/staged_load.py", "stage the update again", _STAGED),
+    ("distributed/staging_record.py", "it has ", _STAGED),
+    ("distributed/staging_record.py", "stage the batch again", _STAGED),
+    ("distributed/staging_txn.py", "leave bad rows out while staging", _STAGED),
+    ("gq/parameters.py", "give parameters as a JSON object", DOOR),
+    ("graph_schema.py", "pass the text, or pathlib.Path", DOOR),
+    ("options.py", "pass {name} as a bool", DOOR),
+    ("schema/diff.py", 'write {"Person.score": 0.5}', DOOR),
+    ("schema/source.py", "stay within the limit", "tests/unit/schema/test_errors.py"),
+    ("read/place_names.py", "write it as 2026-11-18T12:00Z", "tests/unit/read/test_place_names.py"),
+    ("read/row_changes.py", "name the other types", "tests/component/read/test_diff.py"),
+    ("branch/names.py", "create the branch again", "tests/component/branch/test_create.py"),
+    ("manifest/refs.py", "use another name for the branch", "tests/component/manifest/test_refs.py"),
+    ("commit/conflicts.py", "with a larger deadline_s", "tests/component/commit/test_run.py"),
+    ("commit/maintain.py", "open it with read_only=False", "tests/component/graph/test_write_gate.py"),
+    ("commit/protocol/admission.py", "open it with read_only=False", "tests/component/graph/test_write_gate.py"),
+    ("core/documents.py", "split the change into several commits", "tests/unit/core/test_documents.py"),
+    ("core/kinds.py", "decode the text as UTF-8", DOOR),
+    ("core/textfile.py", "check the path", "tests/component/cli/test_bad_inputs.py"),
+    ("core/textfile.py", "save it as UTF-8", "tests/component/cli/test_bad_inputs.py"),
+    ("store/opening.py", "rename the folder", DOOR),
+    ("store/s3_errors.py", "set AWS_ACCESS_KEY_ID", _S3),
+    ("store/s3_errors.py", "set AWS_CA_BUNDLE", _S3),
+    ("store/s3_options.py", "check AWS_PROFILE", _OPTIONS),
+    ("store/s3_options.py", "export {name.upper()}", _OPTIONS),
+    ("store/s3_options.py", "give aws_session_token", _OPTIONS),
+    ("store/s3_options.py", "http(s)://host", _OPTIONS),
+    ("store/s3_options.py", "leave it out", _OPTIONS),
+    ("store/s3_options.py", "use storage_options", _OPTIONS),
+    ("table/dataset.py", "nothing was committed; repeat the write", _FAULTS),
+    ("table/evolve.py", "nothing was committed; repeat the change", _FAULTS),
+    ("write/sources/again.py", "repeat the load with the input", "tests/component/write/test_sources.py"),
+    ("write/sources/files.py", "rename the file", DOOR),
+    ("write/streamed_load.py", "repeat the load", "tests/component/write/test_load.py"),
+    ("cli/__init__.py", "run `pip install", "tests/component/cli/test_process.py"),
+    ("cli/app.py", "for example {LOG_VARIABLE}=info", "tests/component/cli/test_bad_inputs.py"),
+    ("cli/call.py", "repeat the command with --yes", "tests/component/cli/test_writes.py"),
+    ("cli/commands/changes.py", "leave --until and --json out", "tests/component/cli/test_changes.py"),
+    ("cli/commands/repair.py", "run it without either first", "tests/component/cli/test_writes.py"),
+    ("cli/commands/schema.py", "for example {option} Person.score", "tests/component/cli/test_schema.py"),
+    ("cli/commands/schema.py", "give one of ", "tests/component/cli/test_schema.py"),
+)
