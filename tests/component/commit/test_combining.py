@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph as og
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import decode, encode_plan
 from omnigraph.commit.intent_format import APPLIED, ARMED
@@ -161,3 +162,14 @@ def test_the_pause_after_a_lost_swap_is_a_quarter_of_an_uncontended_commit(three
         timing.note_commit(30.0, lost=True)
     assert max(timing.rejoin_s(2) for _ in range(200)) <= 0.1
     assert 0.1 < max(timing.rejoin_s(6) for _ in range(200)) <= 0.5
+
+
+def test_an_uncontended_write_makes_the_same_requests_with_the_switch(any_root: str) -> None:
+    found = []
+    og.init(any_root, "node T { name: String @key }", durability="commit").close()
+    for combine in (False, True):
+        with og.open(any_root, durability="commit", commit={"combine": combine}) as graph:
+            graph.load([{"type": "T", "data": {"name": f"first-{combine}"}}], mode="append")
+            receipt = graph.load([{"type": "T", "data": {"name": f"second-{combine}"}}], mode="append")
+            found.append((receipt.storage.hops, receipt.storage.by_class))
+    assert found[0] == found[1]

@@ -9,21 +9,25 @@ from typing import Any
 import pytest
 
 from omnigraph.commit import decide, taking_along
-from omnigraph.commit.decide import Check, PublishCheck
+from omnigraph.commit.advance import Answer, Swap, Terms, advance
+from omnigraph.commit.decide import Check, Lineage, PublishCheck
 from omnigraph.commit.durable import Durable
-from omnigraph.commit.engine import Engine
+from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.plan import PublishPlan
+from omnigraph.commit.protocol.compensate import abort_change
 from omnigraph.commit.queue import combine
 from omnigraph.commit.queue.arming import Arming
 from omnigraph.commit.queue.combine import Combining
 from omnigraph.core import failpoints
+from omnigraph.core.meter import Meter
 from omnigraph.graph import Graph
 from omnigraph.manifest.durable import Durability
+from omnigraph.manifest.swap import Held
 from omnigraph.testing.combining import leave_applied, losing, row, when_applied
 from omnigraph.testing.content import commits_of
 from omnigraph.testing.effect_operations import give_away
 from omnigraph.testing.operations import append
-from tests.component.planted.scenes import TWO, Defect, Engines, Plant, passing, recovered, wrong
+from tests.component.planted.scenes import TWO, Defect, Engines, Plant, passing, recovered, setting, wrong
 
 T1, T2 = TWO
 SIDE = "side"
@@ -70,6 +74,24 @@ def a_table_that_was_read_moves(engines: Engines) -> list[str]:
     leave_applied(dead, engines(), row(dead, T2, "left", reads=[T1]))
     _helped_by(engines, _combining(engines))
     recovered(engines())
+    return wrong(engines(), {T1: ["mine"], T2: []})
+
+
+def a_plan_that_was_aborted(engines: Engines) -> list[str]:
+    """By a recovery that had looked at its tables before they changed, and so put none back: no pin tells of it."""
+    dead, third = _combining(engines), engines()
+    leave_applied(dead, third, row(dead, T2, "left"))
+    [intent] = [third.intents.read(op) for op, _ in third.intents.names()]
+    assert intent is not None and intent.plan is not None
+    made = intent.plan
+
+    def give_up(held: Held) -> Swap | Answer[None]:
+        given_up = held.state.in_tail(made.id) is not None
+        return Answer(None) if given_up else Swap(abort_change(made, held.state, {}, None, 1), {})
+
+    advance(third, MAIN, give_up, Terms(6), meter=Meter())
+    _helped_by(engines, _combining(engines))
+    Graph(engines()).recover(grace_s=0)
     return wrong(engines(), {T1: ["mine"], T2: []})
 
 
@@ -184,6 +206,9 @@ def not_waiting_for_it(patch: pytest.MonkeyPatch) -> None:
 DEFECTS = {
     "a helped plan's own record is not looked for": Defect(an_owner_is_helped, passing(Check.PUBLISHED)),
     "a plan comes along whose read table has moved": Defect(a_table_that_was_read_moves, lenient(Check.READ_MOVED)),
+    "a plan comes along that was aborted": Defect(
+        a_plan_that_was_aborted, setting(taking_along, "_lineage_in_tail", lambda *_: Lineage())
+    ),
     "a plan comes along whose key is taken": Defect(one_key_in_two_processes, lenient(Check.KEY_TAKEN)),
     "a fork comes along": Defect(a_fork_meets_a_lost_swap, combining_everything),
     "a plan with sources comes along": Defect(an_undo_meets_a_lost_swap, combining_everything),
