@@ -344,10 +344,10 @@ def told(given: Input) -> Any:
 def compare(text: bytes, catalog: Catalog, folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> None:
     path = folder / "records.jsonl"
     path.write_bytes(text)
-    for keep in (False, True):
-        judge = outcome(path, catalog, limits, keep, 1 << 60)
-        columns = outcome(path, catalog, limits, keep, 0)
-        assert columns == judge, text[:2000]
+    keep = len(text) % 2 == 1  # whether refused records are kept: both come up often enough
+    judge = outcome(path, catalog, limits, keep, 1 << 60)
+    columns = outcome(path, catalog, limits, keep, 0)
+    assert columns == judge, text[:2000]
 
 
 def encoded(lines: list[str], end: str = "\n") -> bytes:
@@ -365,7 +365,7 @@ def test_good_blocks_are_taken(catalog: Catalog, tmp_path: Path, taken: list[int
     ):
         taken.clear()
         compare(encoded(lines), catalog, tmp_path)
-        assert taken == [len(lines)] * 2, lines[0]
+        assert taken == [len(lines)], lines[0]
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
@@ -490,7 +490,7 @@ def test_an_input_of_many_blocks_is_numbered_through(catalog: Catalog, tmp_path:
     bad = '{"type":"Person","data":{"name":"b","age":"old"}}'
     lines = [*GOOD * 4000, bad, *[OTHERS[0], OTHERS[2]] * 6000, *GOOD * 6000, bad, *OTHERS[4:5] * 9000]
     compare(encoded(lines), catalog, tmp_path)
-    assert sum(taken) > len(lines)  # of the two passes
+    assert sum(taken) > len(lines) / 2
 
 
 def test_blocks_that_are_never_taken_are_seldom_tried(

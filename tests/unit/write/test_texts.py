@@ -79,6 +79,23 @@ def test_texts_of_json_read_as_values_of_records_do(scalar: ScalarKind, texts: l
         assert row in refusals or got == wanted, texts[row]
 
 
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("scalar", FLOATS)
+@given(
+    numbers=st.lists(st.none() | st.floats() | st.floats(width=32) | st.sampled_from([1.1, 1e39, 1e-60]), max_size=12)
+)
+def test_numbers_of_json_read_as_values_of_records_do(
+    scalar: ScalarKind, many: bool, numbers: list[float | None]
+) -> None:
+    kind = PropType(scalar, nullable=True, is_list=many)
+    values: list[Any] = [None if number is None else [number, None] for number in numbers] if many else numbers
+    taken, bad = read_json_values(kind, pa.array(values, pa.list_(pa.float64()) if many else pa.float64()))
+    wanted, refusals = build_column(kind, values)
+    assert refused(bad).keys() == refusals.keys()
+    for row, (got, told) in enumerate(zip(taken.to_pylist(), wanted.to_pylist(), strict=True)):
+        assert row in refusals or got == told, values[row]
+
+
 @pytest.mark.parametrize(
     ("scalar", "plain", "odd"),
     [

@@ -255,9 +255,6 @@ def _value_column(kind: PropType, column: Any) -> Any:
         return _good(conform_column(kind, pa.nulls(len(column))))
     if kind.scalar.is_float or kind.scalar is ScalarKind.VECTOR:
         _check_zeros(column)
-        if kind.scalar is ScalarKind.F32:  # a number of JSON has no width: the nearest
-            single = pa.list_(pa.float32()) if kind.is_list else pa.float32()
-            column = pc.cast(column, single, safe=False)
     return _good(read_json_values(kind, column))
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute
 from omnigraph.core.clock import Clock
 from omnigraph.core.errors import DataInvalid
 from omnigraph.core.limits import Limits
+from omnigraph.schema.arrow import arrow_type
 from omnigraph.schema.catalog import Catalog, EdgeType, PropType, ScalarKind, TableType
 from omnigraph.write.base import violations as v
 from omnigraph.write.base.changes import Origin, SourcePart
@@ -316,7 +317,12 @@ def read_texts(kind: PropType, column: pa.Array[Any]) -> tuple[Any, list[BadRows
 
 
 def read_json_values(kind: PropType, column: pa.Array[Any]) -> tuple[Any, list[BadRows]]:
-    """A column as Arrow reads it from JSON: texts are the texts of JSON, everything else has its kind already."""
+    """A column as Arrow reads it from JSON: texts are the texts of JSON, everything else has its kind already, but for numbers,
+    which have no width in JSON: a property of single precision takes the nearest that it holds."""
+    if kind.scalar is ScalarKind.F32 and not pa.types.is_null(column.type):
+        single = pc.cast(column, arrow_type(kind), safe=False)
+        finite = pc.all(pc.is_finite(single.flatten() if kind.is_list else single), min_count=0).as_py()
+        return conform_column(kind, single) if finite else _built(kind, column.to_pylist())
     if not pa.types.is_string(column.type) or (kind.scalar is ScalarKind.STRING and not kind.is_list):
         return conform_column(kind, column)
     if kind.scalar in (ScalarKind.DATE, ScalarKind.DATETIME):
