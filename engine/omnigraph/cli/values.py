@@ -48,6 +48,11 @@ def as_text(value: Any) -> str:
             return str(value)
 
 
+def second_text(value: datetime) -> str:
+    """``2026-11-19T16:58:07Z``: a time in a table of commits or branches."""
+    return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"
+
+
 def _time_text(value: datetime) -> str:
     """Milliseconds, or microseconds where there are any; UTC with a Z."""
     shown = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo is not None else value

@@ -75,6 +75,7 @@ def _plan(
     """``ahead_us``: how far the store's clock is ahead of ours, where that was measured; ages are by the store's."""
     seen = look(engine, policy, branches, engine.clock.now_us() + ahead_us, meter)
     lines = tuple(doom(line, policy, seen.now_us) for line in seen.lines)
+    owners = seen.owners()
     progress.advance(len(lines))
     doomed = any(line.doomed for line in lines)
     plan = CleanupPlan(
@@ -84,7 +85,7 @@ def _plan(
         oldest={view.branch: view.oldest.commit_id for view in seen.branches},
         # Whatever is older than the oldest retained commit is given up, also where its own version is still too young to go.
         boundaries={view.branch: view.oldest.manifest_version - 1 for view in seen.branches} if doomed else {},
-        tables=tuple(map(doomed_versions, lines)),
+        tables=tuple(doomed_versions(line, owners.get((line.location, line.ref))) for line in lines),
         lines=lines,
         orphans=seen.orphans,
         checkpoints=tuple(one.name for one in seen.checkpoints),
@@ -152,7 +153,7 @@ def run_cleanup(
     record.planned(doomed, [orphan.prefix for orphan in orphans], boundaries, plan.oldest, files)
     failpoints.hit("cleanup.recorded")
     with progress.phase("deleting", unit="versions", total=sum(len(line.doomed) for line in doomed.values())):
-        tables, failed = _delete(engine, doomed, meter)
+        tables, failed = _delete(engine, doomed, seen.owners(), meter)
     errors += failed
     gone = _delete_orphans(engine, orphans, errors, seen.now_us - plan.policy.min_age_s * 1_000_000, meter)
     errors += fold_checksums(engine)
@@ -308,7 +309,10 @@ def _still(*looks: Sequence[Orphan]) -> tuple[Orphan, ...]:
 
 
 def _delete(
-    engine: Engine, doomed: Mapping[tuple[str, str | None], LinePlan], meter: Meter
+    engine: Engine,
+    doomed: Mapping[tuple[str, str | None], LinePlan],
+    owners: Mapping[tuple[str, str | None], str],
+    meter: Meter,
 ) -> tuple[tuple[TableCleanup, ...], list[str]]:
     """The manifest's versions first: a state that still opens has all its tables. One line's failure stops no other."""
     done: list[TableCleanup] = []
@@ -330,7 +334,9 @@ def _delete(
             errors.append(f"{line.key}: {failure.message}")
         if total.failed:
             error = error or f"{total.failed} files could not be deleted"
-        done.append(TableCleanup(line.key, line.location, line.ref, ranges_text(line.doomed), _deleted(total), error))
+        branch = owners.get((line.location, line.ref))
+        ranges = ranges_text(line.doomed)
+        done.append(TableCleanup(line.key, branch, line.location, line.ref, ranges, _deleted(total), error))
     return tuple(done), errors
 
 

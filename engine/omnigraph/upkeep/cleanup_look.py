@@ -63,6 +63,17 @@ class Look:
     retained: tuple[RetainedProperty, ...] = ()
     dead: tuple[ManifestLine, ...] = ()
 
+    def owners(self) -> dict[Place, str]:
+        """Which branch commits to each line, that of the manifest included."""
+        found: dict[Place, str] = {}
+        for view in (*self.branches, *self.others):
+            state = view.held.state
+            found[(layout.MANIFEST, state.ref)] = view.branch
+            for held in (view.then, state):
+                pins = (pin for pin in held.tables.values() if pin.owner == state.identity)
+                found |= {(pin.location, pin.ref): view.branch for pin in pins}
+        return found
+
 
 def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us: int, meter: Meter) -> Look:
     """One complete look. ``branches``: those to act upon; None for all. Raises ``Refused`` where anything could not be seen or

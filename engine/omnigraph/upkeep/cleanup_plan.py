@@ -136,10 +136,11 @@ class LinePlan:
         return (self.location, self.ref)
 
 
-def doomed_versions(line: LinePlan) -> DoomedVersions:
+def doomed_versions(line: LinePlan, branch: str | None) -> DoomedVersions:
     """The plan of one line as its report says it, with the reason for what stays."""
     return DoomedVersions(
         line.key,
+        branch,
         line.location,
         line.ref,
         ranges_text(line.doomed),

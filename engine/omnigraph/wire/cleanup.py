@@ -34,10 +34,11 @@ class Policy(Model):
 
 @dataclass(frozen=True)
 class DoomedVersions(Model):
-    """What is to be deleted from one line of versions. ``doomed``: as ranges of version numbers; ``young``: versions that
-    are not needed, but too young."""
+    """What is to be deleted from one line of versions. ``branch``: which commits to it; None where that one was deleted.
+    ``doomed``: as ranges of version numbers; ``young``: versions that are not needed, but too young."""
 
     table_key: str
+    branch: str | None
     location: str
     ref: str | None
     doomed: str
@@ -131,7 +132,11 @@ class CleanupPlan(Model):
             f"<CleanupPlan {self.uri}: {count_text(self.versions, 'version')} and "
             f"{count_text(len(self.orphans), 'orphan')} to delete; {self.policy.text}"
         ]
-        lines += [f"  {line.table_key}: versions {line.doomed}; {line.reason}" for line in self.tables if line.versions]
+        lines += [
+            f"  {line.table_key} of {line.branch or 'a deleted branch'}: versions {line.doomed}; {line.reason}"
+            for line in self.tables
+            if line.versions
+        ]
         lines += [f"  {orphan.prefix} ({bytes_text(orphan.bytes)}) has no owner" for orphan in self.orphans]
         lines += [f"  {self.unfinished.text}"] if self.unfinished_files else []
         lines += [f"  {one.text}" for one in self.retained]
@@ -139,10 +144,11 @@ class CleanupPlan(Model):
 
     def _repr_html_(self) -> str:
         rows: list[tuple[Any, ...]] = [
-            (line.table_key, line.versions, line.doomed, line.kept, line.young, line.reason) for line in self.tables
+            (line.table_key, line.branch, line.versions, line.doomed, line.kept, line.young, line.reason)
+            for line in self.tables
         ]
-        rows += [(orphan.prefix, None, None, None, None, "has no owner") for orphan in self.orphans]
-        return html_table(("table", "doomed", "versions", "kept", "young", "reason"), rows, self.policy.text)
+        rows += [(orphan.prefix, None, None, None, None, None, "has no owner") for orphan in self.orphans]
+        return html_table(("table", "branch", "doomed", "versions", "kept", "young", "reason"), rows, self.policy.text)
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,7 @@ class TableCleanup(Model):
     derived: ClassVar[tuple[str, ...]] = ("bytes_removed", "old_versions_removed")
 
     table_key: str
+    branch: str | None
     location: str
     ref: str | None
     doomed: str

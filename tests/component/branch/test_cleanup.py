@@ -184,6 +184,18 @@ def test_a_cleanup_of_named_branches_leaves_the_lines_of_deleted_ones(graph: og.
     assert files(graph, layout.MANIFEST_LINES) and forks(graph)
 
 
+def test_a_plan_and_its_report_say_which_branch_each_line_is_of(graph: og.Graph) -> None:
+    graph.branches.create("review")
+    for name in ("ann", "bob"):
+        graph.load(people(name), mode="append", branch="review")
+        graph.load(people(name), mode="append")
+    plan = graph.plan_cleanup(keep=1, min_age="0s")
+    planned = {(line.table_key, line.branch) for line in plan.tables if line.versions}
+    assert planned >= {(table, branch) for table in ("__manifest", "node:Person") for branch in ("main", "review")}
+    assert "node:Person of review: versions " in repr(plan)
+    assert {(line.table_key, line.branch) for line in graph.cleanup(plan).tables} == planned
+
+
 def test_a_branch_at_an_old_commit_and_main_keep_what_each_needs(graph: og.Graph) -> None:
     first = graph.load(people("ann"), mode="append").commit_id
     for name in ("bob", "cid", "dan"):

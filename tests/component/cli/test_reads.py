@@ -237,6 +237,12 @@ def test_a_key_of_several_properties_is_given_as_the_text_of_its_id(run: Run, fo
     ]
 
 
+def test_a_row_that_nothing_changed_has_a_history_that_says_so(run: Run, folder: Path) -> None:
+    ended = run("history", "social.omni", "Person", "Nobody")
+    assert ended.out == "" and "no commit that can be read changed Person 'Nobody'" in ended.err
+    assert run("history", "social.omni", "Person", "Nobody", "--json").result["changes"] == []
+
+
 def test_the_version_and_a_snapshot_name_the_internal_schema(run: Run, folder: Path) -> None:
     assert f"internal-schema {og.STORAGE_VERSION}\n" in run("version").out
     shown = run("snapshot", "social.omni").out

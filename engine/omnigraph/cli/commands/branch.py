@@ -12,6 +12,7 @@ import typer
 from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.options import DEADLINE_S, Deadline, ExpectHead, Key
 from omnigraph.cli.render import Screen, count_text
+from omnigraph.cli.values import second_text
 from omnigraph.core.errors import InvalidInput, MergeConflict, NotFound, PreconditionFailed
 from omnigraph.wire.branches import BranchDeleted, BranchInfo, BranchNames
 from omnigraph.wire.merge import BranchMerged, MergePlan
@@ -155,13 +156,17 @@ def _to_delete(branches: Sequence[BranchInfo], name: str, expect_head: str | Non
 
 def _show_list(screen: Screen, branches: Sequence[BranchInfo], *, heads: bool) -> None:
     if not heads:
-        screen.table(("branch", "created at"), [(one.name, one.created_at) for one in branches])
+        screen.table(("branch", "created at"), [(one.name, _since(one)) for one in branches])
         return
     made_from = [
         None if b.parent is None else f"{b.parent.branch or 'a branch'} {b.parent.commit_id}" for b in branches
     ]
-    rows = [(b.name, b.head, source, b.created_at) for b, source in zip(branches, made_from, strict=True)]
+    rows = [(b.name, b.head, source, _since(b)) for b, source in zip(branches, made_from, strict=True)]
     screen.table(("branch", "newest commit", "made from", "created at"), rows)
+
+
+def _since(branch: BranchInfo) -> str | None:
+    return None if branch.created_at is None else second_text(branch.created_at)
 
 
 def _show_deleted(screen: Screen, done: BranchDeleted) -> None:

@@ -56,8 +56,8 @@ def _show_plan(screen: Screen, plan: dict[str, Any]) -> None:
         screen.line(f"checkpoint {name} stays")
     tables = worth_showing(plan["tables"], lambda t: t["versions"])
     screen.table(
-        ("table", "doomed", "versions", "kept", "young", "why"),
-        [[t["table_key"], t["versions"], t["doomed"], t["kept"], t["young"], t["reason"]] for t in tables],
+        ("table", "branch", "doomed", "versions", "kept", "young", "why"),
+        [[t["table_key"], t["branch"], t["versions"], t["doomed"], t["kept"], t["young"], t["reason"]] for t in tables],
     )
     if len(tables) < len(plan["tables"]):
         screen.line(rest_text(len(plan["tables"]), len(tables)))
@@ -70,7 +70,7 @@ def _show_plan(screen: Screen, plan: dict[str, Any]) -> None:
     for one in plan["retained"]:
         screen.line(one["text"])
     if plan["versions"] or plan["orphans"] or plan["expired_staging"] or plan["unfinished"]["files"]:
-        doomed = sum(1 for t in plan["tables"] if t["versions"])
+        doomed = len({t["table_key"] for t in plan["tables"] if t["versions"]})
         screen.line(f"to delete: {count_text(plan['versions'], 'version')} of {count_text(doomed, 'table')}")
         screen.note("nothing was deleted; repeat with --confirm to delete this")
     else:
@@ -85,10 +85,11 @@ def _show_report(screen: Screen, report: dict[str, Any]) -> None:
     tables = worth_showing(report["tables"], lambda t: (t["error"] is not None, t["deleted"]["versions"]))
     if tables:
         screen.table(
-            ("table", "versions", "files", "bytes", "error"),
+            ("table", "branch", "versions", "files", "bytes", "error"),
             [
                 [
                     t["table_key"],
+                    t["branch"],
                     t["deleted"]["versions"],
                     t["deleted"]["files"],
                     bytes_text(t["deleted"]["bytes"]),

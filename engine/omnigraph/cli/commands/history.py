@@ -10,8 +10,8 @@ import typer
 from omnigraph.cli.call import Answer, Call
 from omnigraph.cli.options import Branch
 from omnigraph.cli.render import Screen
-from omnigraph.cli.values import as_json_value, as_text
-from omnigraph.wire.history import HistoryOfRow, RowChange
+from omnigraph.cli.values import as_json_value, as_text, second_text
+from omnigraph.wire.history import HistoryOfRow, RowChange, RowHistory
 
 _SHOWN_CHARS = 60
 
@@ -30,20 +30,20 @@ def run(
         changes = graph.history(type_, row_id, branch, limit=limit)
     printed = tuple(replace(one, before=as_json_value(one.before), after=as_json_value(one.after)) for one in changes)
     found = HistoryOfRow(branch, type_, row_id, printed, changes.reclaimed)
-    return Answer(found, lambda screen: _show(screen, list(changes), changes.reclaimed))
+    return Answer(found, lambda screen: _show(screen, type_, row_id, changes))
 
 
-def _show(screen: Screen, changes: list[RowChange], reclaimed: str | None) -> None:
-    rows = [
-        (one.commit_ids[-1], f"{one.to_dict()['created_at'][:19]}Z", one.actor, one.kind, _values(one))
-        for one in changes
-    ]
-    screen.table(("commit", "created", "actor", "kind", "changed"), rows)
+def _show(screen: Screen, type_: str, row_id: str, changes: RowHistory) -> None:
+    rows = [(one.commit_ids[-1], second_text(one.created_at), one.actor, one.kind, _values(one)) for one in changes]
+    if rows:
+        screen.table(("commit", "created", "actor", "kind", "changed"), rows)
+    else:
+        screen.note(f"no commit that can be read changed {type_} {row_id!r}")
     for one in changes:
         if len(one.commit_ids) > 1:
             screen.note(f"{one.commit_ids[-1]} shares its swap and the table with {', '.join(one.commit_ids[:-1])}")
-    if reclaimed is not None:
-        screen.warn(f"what commit {reclaimed} and older ones did to the row was cleaned up")
+    if changes.reclaimed is not None:
+        screen.warn(f"what commit {changes.reclaimed} and older ones did to the row was cleaned up")
 
 
 def _values(change: RowChange) -> str:
