@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.commit.effects import BasePin
 from omnigraph.commit.plan import Registration, SourceTable
 from omnigraph.commit.properties import Counts
+from omnigraph.core import progress
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
 from omnigraph.table.column_files import ColumnFile
@@ -270,6 +271,7 @@ def _append(
         files.keep(step, handle.uri, mark, transaction.operation.fragments)
     else:
         transaction = append_of(handle, known)
+        progress.advance(step.rows.num_rows)
     rows = step.rows if step.rows.num_rows <= CACHED_ROWS_MAX else None
     return Staged(transaction, rows, None, cacheable=True)
 

@@ -29,6 +29,7 @@ from omnigraph.commit.steps import (
     stage,
 )
 from omnigraph.commit.txn import Txn
+from omnigraph.core import progress
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.manifest.rows import Pin
 from omnigraph.table.arrays import flags, one_array, positions
@@ -166,6 +167,7 @@ def staged_beside(txn: Txn, steps: Sequence[Step], files: StagedFiles) -> Iterat
     if rows < AHEAD_ROWS_MIN or inherited(txn.state, [step.key for step in appends]):
         yield
         return
+    progress.expect(rows)  # each is written as well as checked
     staging = {step.key: txn.engine.spawn(_stage, txn, step, files) for step in appends}
     try:
         yield

@@ -178,3 +178,13 @@ def test_a_branch_gets_lines_of_its_own_first(root: Path) -> None:
         graph.load(batch(ROWS), mode="append", branch="review")
         assert (graph.snapshot("review").count("Person"), graph.snapshot().count("Person")) == (2 * ROWS, ROWS)
         assert graph.verify(deep=True).ok
+
+
+def test_what_is_written_beside_the_checks_is_counted_with_them(root: Path) -> None:
+    seen: list[og.Progress] = []
+    with og.open(root) as graph:
+        graph.load(batch(), mode="append", progress=seen.append)
+    checking = [one for one in seen if one.phase == "checking"]
+    assert checking and checking[-1].done == checking[-1].total == 4 * ROWS
+    assert [one for one in seen if one.phase == "writing"][-1].fraction == 1.0
+    assert all(one.total is None or one.done <= one.total for one in seen)
