@@ -18,7 +18,7 @@ STATE_FRAGMENTS: Final = 3  # schema, base, current
 
 _HOLDS: Final = {
     "schema": frozenset({r.SCHEMA, r.TABLE, r.TABLE_TOMBSTONE}),
-    "base": frozenset({r.TABLE_VERSION}),
+    "base": frozenset({r.TABLE_VERSION, r.NO_TABLE}),
     "current": frozenset({r.GRAPH_HEAD, r.TABLE_VERSION, *r.HISTORY}),
     "archive": frozenset(r.HISTORY),
 }
@@ -43,8 +43,9 @@ def schema_rows(state: State) -> list[r.RawRow]:
 
 
 def base_rows(state: State) -> list[r.RawRow]:
+    """At least one row: Lance keeps no empty fragment, and fragments are known by their place."""
     pins = (state.base or {}).values()
-    return [*(codec.pin_row(pin) for pin in pins), *state.foreign.base]
+    return [*(codec.pin_row(pin) for pin in pins), *state.foreign.base] or [r.RawRow(r.NO_TABLE, r.NO_TABLE)]
 
 
 def current_rows(state: State) -> list[r.RawRow]:

@@ -41,6 +41,7 @@ DIGESTS_KEY: Final = "omnigraph:digests"
 
 TABLE: Final = "table"
 TABLE_VERSION: Final = "table_version"
+NO_TABLE: Final = "no_table"
 TABLE_TOMBSTONE: Final = "table_tombstone"
 SCHEMA: Final = "schema"
 GRAPH_HEAD: Final = "graph_head"

@@ -114,3 +114,16 @@ def test_status_names_an_owner_that_is_gone_and_recover_clears_it(local_root: st
         assert dead in finding.message and finding.command == "recover"
         assert graph.recover().owner_cleared == dead
         assert not graph.status().findings
+
+
+def test_a_graph_without_types_can_be_used_exclusively_and_gets_its_first_type(local_root: str) -> None:
+    """Its base fragment holds no pin, and Lance keeps no empty fragment."""
+    og.init(local_root, "// nothing yet\n").close()
+    with og.open(local_root, exclusive=True) as graph:
+        assert graph.snapshot().tables == {}
+    with og.open(local_root) as graph:
+        graph.cleanup(keep=1, min_age="0s", confirm=True)
+        graph.schema.apply("node Person { name: String @key }\n")
+        graph.load([{"type": "Person", "data": {"name": "a"}}], mode="append")
+    with og.open(local_root) as graph:
+        assert graph.snapshot().count("Person") == 1 and graph.verify(deep=True).clean
