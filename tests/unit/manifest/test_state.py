@@ -32,7 +32,6 @@ from tests.unit.manifest.material import (
     ulid,
 )
 
-
 NO_TABLES_LEFT = [
     Step("drop", (), 0, 0, 80, None, 0, None),
     Step("drop", (), 0, 0, 0, None, 0, None),
