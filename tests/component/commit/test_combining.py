@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,13 @@ from omnigraph.commit.intent import decode, encode_plan
 from omnigraph.commit.intent_format import APPLIED, ARMED
 from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core.meter import Meter
+from omnigraph.graph import Graph
 from omnigraph.manifest.durable import Durability
 from omnigraph.store import open_store
 from omnigraph.testing.combining import before_swaps, bump, leave_applied, losing, row, when_applied
 from omnigraph.testing.content import commits_of, faults_of
 from omnigraph.testing.operations import append, create, keys_of
+from omnigraph.wire.receipt import Receipt
 
 T1, T2, T3, T4 = keys_of(4)
 
@@ -173,3 +176,29 @@ def test_an_uncontended_write_makes_the_same_requests_with_the_switch(any_root: 
             receipt = graph.load([{"type": "T", "data": {"name": f"second-{combine}"}}], mode="append")
             found.append((receipt.storage.hops, receipt.storage.by_class))
     assert found[0] == found[1]
+
+
+def test_the_commits_of_a_shared_swap_are_told_and_taken_back_apart(three: list[Engine]) -> None:
+    owner, helper, other = three
+    helped: list[Receipt] = []
+
+    def help_it() -> None:
+        with losing(helper, other):
+            helped.append(Graph(helper).load(people("T2", "hers"), mode="merge", actor="ada"))
+
+    Graph(owner).load(people("T1", "old"), mode="merge")
+    with losing(owner, other), when_applied(owner, help_it):
+        his = Graph(owner).load(people("T1", "old", "his"), mode="merge", actor="bob", idempotency_key="k")
+    [hers] = helped
+    assert (his.tables[T1].inserted, his.tables[T1].unchanged) == (1, 1)
+    assert (his.grouped_with, hers.grouped_with) == ((hers.commit_id,), (his.commit_id,))
+    graph = Graph(other)
+    assert [one.actor for one in graph.commits(limit=2)] == ["bob", "ada"]
+    assert graph.load(people("T1", "old", "his"), mode="merge", actor="bob", idempotency_key="k").replayed
+    graph.revert(str(his.commit_id))
+    assert [graph.snapshot().count(name) for name in ("T1", "T2")] == [1, 1]
+    assert faults_of(other) == []
+
+
+def people(type_name: str, *names: str) -> list[dict[str, Any]]:
+    return [{"type": type_name, "data": {"name": name}} for name in names]
