@@ -14,6 +14,7 @@ import omnigraph as og
 from omnigraph.read import changes as feeds
 from omnigraph.read import feed_writes
 from omnigraph.read.feed_walk import Counted
+from omnigraph.testing.faults import FaultProxy
 from omnigraph.wire.changes import Change
 
 SCHEMA = """
@@ -200,3 +201,24 @@ def test_a_feed_begins_at_a_commit_of_which_only_a_root_is_left(graph: og.Graph)
     graph.cleanup(keep=1, min_age="0s", confirm=True)
     with pytest.raises(og.errors.Reclaimed):
         list(og.open(graph.uri).changes(since))
+
+
+def test_a_stretch_on_an_object_store_asks_less_than_comparing(fault_proxy: FaultProxy, proxied_root: str) -> None:
+    with og.init(proxied_root, SCHEMA) as graph:
+        graph.load([person(f"p{number}", age=0) for number in range(8)], mode="append")
+        start = head(graph)
+        for number in range(8):
+            graph.load([person(f"p{number % 3}", age=number + 1)], mode="merge")
+
+    def asked(read: Callable[[og.Graph], list[Change]]) -> tuple[list[Change], int]:
+        with og.open(proxied_root, read_only=True) as reader:
+            fault_proxy.drain()
+            fault_proxy.reset()
+            found = read(reader)
+            fault_proxy.drain()
+            return found, sum(fault_proxy.operations().values())
+
+    at_once, few = asked(lambda reader: list(reader.changes(start, before=True)))
+    compared, many = asked(lambda reader: one_by_one(reader, start))
+    assert at_once == compared and len(at_once) == 8
+    assert few < many, (few, many)
