@@ -146,7 +146,7 @@ def not_served(
     found = _found(instead, place) if isinstance(instead, Held) else None
     if judge(asked=place.commit, found=found, version=place.version, boundary=boundary) is Verdict.RECLAIMED:
         return reclaimed(engine, current, place.commit, meter)
-    if found is None and _moved_aside(engine, place, meter):
+    if found is None and moved_aside(engine, place, meter):
         return Reclaimed(
             f"commit {place.commit} was lost in a power cut: its version {place.version} was torn",
             commit_id=place.commit,
@@ -170,11 +170,25 @@ def not_served(
     )
 
 
-def _moved_aside(engine: Engine, place: Place, meter: Meter) -> bool:
+def moved_aside(engine: Engine, place: Place, meter: Meter) -> bool:
     """Whether `repair` has found the version torn. Asked only where it is not there."""
     path = version_path(TableRef(layout.MANIFEST, place.ref), place.version)
     moved = engine.store.list(layout.QUARANTINED_VERSIONS, meter=meter)
     return any(entry.key.endswith(f"/{path}") for entry in moved)
+
+
+def is_lost(engine: Engine, row: CommitRow, meter: Meter) -> bool:
+    """Whether `repair` has moved the version of a commit aside. Raise ``Corruption`` where it is missing for another reason: a cleanup
+    deletes nothing above the boundary, and what stands below a missing version is not known to be reclaimed."""
+    if moved_aside(engine, _place(row), meter):
+        return True
+    path = version_path(engine.manifest.ref(row.ref), row.manifest_version)
+    raise Corruption(
+        f"version {row.manifest_version} of __manifest is missing; the history names it for {row.commit_id}: file={path}",
+        object="__manifest",
+        version=row.manifest_version,
+        file=path,
+    )
 
 
 def _identity(engine: Engine, place: Place) -> str:

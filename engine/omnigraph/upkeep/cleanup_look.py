@@ -23,6 +23,7 @@ from omnigraph.manifest.damage import facts_of
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
+from omnigraph.read.at import is_lost
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.version_list import VersionFile, version_files
@@ -297,8 +298,10 @@ def _branch(
             last = None
             for row in engine.history.rows(held, meter):
                 if isinstance(row, CommitRow) and row.manifest_version > doomed:
-                    rows.append(row)
                     at = row.manifest_version
+                    if at <= newest and at not in modified and is_lost(engine, row, meter):
+                        continue
+                    rows.append(row)
                     if at != last:  # the newest member of a swap stands for it: what is counted are swaps
                         yield SeenCommit(row.commit_id, at, now_us if at > newest else modified.get(at))
                     last = at

@@ -20,6 +20,7 @@ from omnigraph.store import durability, local
 from omnigraph.table import checksums, dataset
 from omnigraph.table import damage as table_damage
 from omnigraph.table.dataset import VersionTx
+from omnigraph.upkeep import cleanup_look
 from tests.component.planted.scenes import Defect, Engines, setting
 
 SCHEMA = "node Person { name: String @key age: I32? }\nedge Knows: Person -> Person\n"
@@ -174,6 +175,17 @@ def failing_once(real: Callable[[int], None]) -> Callable[[int], None]:
     return fsync
 
 
+def a_version_between_is_lost(engines: Engines) -> list[str]:
+    """A cleanup that keeps every commit must not take those below the lost one."""
+    graph = beside(engines)
+    first = graph.commits()[-1].id
+    _, path = old_version(graph)
+    path.unlink()
+    raised(lambda: og.open(graph.uri).cleanup(keep=100, min_age="0s", confirm=True))
+    error = raised(lambda: og.open(graph.uri).snapshot(at=first))
+    return [] if error is None else [f"{error!r}"]
+
+
 # --- defects ------------------------------------------------------------------------------------------------------------
 
 
@@ -195,6 +207,11 @@ def knowing_our_own_alone(patch: pytest.MonkeyPatch) -> None:
         return found if found is None or found.properties else VersionTx(found.version, found.uuid, {}, "unreadable")
 
     patch.setattr(dataset.Tables, "_read_transaction", read)
+
+
+def taking_lost_for_reclaimed(patch: pytest.MonkeyPatch) -> None:
+    """A version that is not there ends the search for what is retained, whatever the boundary says."""
+    patch.setattr(cleanup_look, "is_lost", lambda *_: False)
 
 
 def with_files(patch: pytest.MonkeyPatch) -> None:
@@ -225,6 +242,9 @@ DEFECTS = {
     ),
     "any text is the id of a commit": Defect(
         an_id_is_cut_by_one_character, setting(outcome, "is_ulid", lambda _: True)
+    ),
+    "what stands below a lost version is taken for reclaimed": Defect(
+        a_version_between_is_lost, taking_lost_for_reclaimed
     ),
     "SQL reaches files": Defect(a_query_of_a_stranger, with_files),
     "a failed sync is repeated": Defect(a_sync_fails_once, setting(durability, "_refuse_second_sync", lambda _: None)),

@@ -439,6 +439,23 @@ def test_a_branch_whose_retained_commit_does_not_read_refuses_everything(graph: 
         assert opened.status().manifest.boundary == 0 and opened.snapshot().count("Person") == 8
 
 
+def test_a_version_that_is_missing_between_retained_ones_refuses_everything(graph: Graph) -> None:
+    """What stands below it is not known to be reclaimed: with the file back from a backup every commit is there."""
+    commits = graph.commits()
+    uri, lost = graph.uri, commits[2]
+    graph.close()
+    [file] = Path(uri).glob(f"__manifest/_versions/{V2_MANIFEST_MAX - lost.manifest_version:020d}.manifest")
+    kept = file.read_bytes()
+    file.unlink()
+    with og.open(uri) as opened:
+        error = refused(opened, lambda: clean(opened, keep=100), "unreadable-branch")
+        assert error.version == lost.manifest_version and str(error.file).endswith(file.name)
+    file.write_bytes(kept)
+    with og.open(uri) as opened:
+        for commit in commits:
+            assert opened.snapshot(at=commit.id).commit_id == commit.id
+
+
 def test_drift_is_healed_or_left_to_its_writer(graph: Graph) -> None:
     displace(graph, "node:Person")
     clean(graph)
