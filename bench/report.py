@@ -49,9 +49,18 @@ the indexes. Cleanup deletes in calls of a thousand versions, so its memory does
 """,
     "startup": """\
 ## Starting, and the languages
+
+Half of the start of a command is the import of Lance, Arrow and numpy. `./run bench cold --baseline PATH` compares a load of one
+row with that of another working tree, and lists what is left by package; a test holds what a load and a status may not import.
+All sides keep their bytecode: to compile every module again costs more than all that is compared.
 """,
     "throughput": """\
 ## Throughput and memory
+
+Tables in memory, from a million rows, are appended while they are checked, if no row may be left out; a refusal deletes what was
+written. Records (NDJSON) are read by columns in blocks of half a megabyte. A block in which Arrow's reader and the reader of records
+might differ (a member of one type that is null among others, `-0`, anything refused) is read value by value, as it always was.
+A merge reads the rows that it may replace once, by their addresses.
 """,
     "contention": """\
 ## Many processes on the same tables

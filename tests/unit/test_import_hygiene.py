@@ -89,6 +89,11 @@ def test_a_load_of_one_row_loads_nothing_that_only_others_need(tmp_path: Path) -
         }
 
 
+def test_help_loads_nothing_of_the_engine_below_the_command_line() -> None:
+    loaded = {name.partition(".")[0] for name in loaded_by("load", "--help")}
+    assert "typer" in loaded and not loaded & {"numpy", "lance", "pydantic", "duckdb", "pandas"}
+
+
 def test_public_names_resolve() -> None:
     import omnigraph
 
