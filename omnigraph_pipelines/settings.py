@@ -61,10 +61,12 @@ class BackpressureSettings(Part):
 
 
 class WriteSettings(Part):
-    """How writes of one process are committed."""
+    """How writes are committed."""
 
     group: bool | None = None
     """Whether writes of several threads of a run may share a swap; as the environment says if left out."""
+    combine: bool | None = None
+    """Whether runs that write different tables may share a swap; as the environment says if left out. Experimental."""
 
 
 class SparkSettings(Part):

@@ -44,6 +44,10 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     group: bool | None = Field(
         default=None, description="Whether writes of several threads may share a swap; the environment's if left out."
     )
+    combine: bool | None = Field(
+        default=None,
+        description="Whether writes of several processes may share a swap; the environment's if left out. Experimental.",
+    )
 
     # Not og.Graph: fields are looked at when the class is made, and that name loads Lance.
     _graph: Any = PrivateAttr(default=None)
@@ -64,6 +68,7 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             durability=graph.durability,
             verify_reads=graph.verify_reads,
             group=settings.commit.group,
+            combine=settings.commit.combine,
         )
 
     # --- for assets -------------------------------------------------------------------------------------------------
@@ -125,6 +130,7 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             durability=self.durability,
             verify_reads=self.verify_reads,
             group=self.group,
+            commit=None if self.combine is None else {"combine": self.combine},
         )
 
     def options(self) -> dict[str, str] | None:

@@ -211,11 +211,17 @@ def test_how_a_graph_is_opened_stands_in_the_file(folder: Path, monkeypatch: pyt
         opened.append(given)
         raise og.errors.StoreUnavailable("the store is away")
 
+    opening_for_real = og.open
     monkeypatch.setattr(og, "open", opening)
     text = GOOD.replace("  uri: data", "  durability: relaxed\n  verify_reads: true\n  uri: data")
-    for said in (GOOD, f"{text}commit: {{group: false}}\n"):
+    og.init(str(folder / "plain.omni"), "node A { name: String @key }").close()
+    opening_for_real(str(folder / "plain.omni"), read_only=True, group=True, commit={"combine": True}).close()
+    for said in (GOOD, f"{text}commit: {{group: false, combine: true}}\n"):
         resource = OmniGraphResource.from_settings(load_graph_file(write(folder, said)).settings)
         with pytest.raises(og.errors.StoreUnavailable):
             resource.open()
-    names = ("durability", "verify_reads", "group")
-    assert [tuple(given[name] for name in names) for given in opened] == [(None, None, None), ("relaxed", True, False)]
+    names = ("durability", "verify_reads", "group", "commit")
+    assert [tuple(given[name] for name in names) for given in opened] == [
+        (None, None, None, None),
+        ("relaxed", True, False, {"combine": True}),
+    ]
