@@ -55,12 +55,16 @@ class BranchMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="omnigraph-branches-"))
         self.graph = og.init(self.folder / "graph", SCHEMA, durability="relaxed")
         self.model = Branching()
-        self.kept: set[str] = set()  # commits that no cleanup can have taken
+        # Commits that no cleanup can have taken, and those that merges begin from. Of the latter a cleanup keeps the state, which may
+        # be that of a later version of the line: as places they can be gone.
+        self.retained: set[str] = set()
+        self.kept: set[str] = set()
         self.changes = 0  # of the schema
         empty = Model()
         empty.load(SEED, "append")
         self.ended("main", self.graph.snapshot().commit_id, Model().dump(), shape=Shape())
         self.ended("main", str(self.graph.load(SEED, mode="append").commit_id), empty.dump())
+        self.retained.update(self.model.nodes)
         self.kept.update(self.model.nodes)
 
     def teardown(self) -> None:
@@ -76,6 +80,7 @@ class BranchMachine(RuleBasedStateMachine):
         if commit_id is not None:
             schema_id = self.graph._engine.latest(branch).state.schema.id
             self.model.commit(branch, commit_id, content, shape, *others, schema_id=schema_id)
+            self.retained.add(commit_id)
             self.kept.add(commit_id)
 
     def copied(self, branch: str) -> tuple[Node, Content]:
@@ -301,7 +306,7 @@ class BranchMachine(RuleBasedStateMachine):
             assert expected is og.errors.MergeConflict, (commit_id, branch)
             return
         except og.errors.Reclaimed:
-            assert commit_id not in self.kept or node.parents[0] not in self.kept
+            assert not {commit_id, node.parents[0]} <= self.retained
             return
         assert expected is None, f"the model refuses to take {commit_id} back"
         changed = content != self.model.head(branch).content
@@ -319,7 +324,7 @@ class BranchMachine(RuleBasedStateMachine):
             assert error.reason == "schema-differs" and old.schema_id != head.schema_id
             return
         except og.errors.Reclaimed:
-            assert at not in self.kept
+            assert at not in self.retained
             return
         assert old.schema_id == head.schema_id
         assert (receipt.commit_id is not None) == (old.content != head.content)
@@ -335,7 +340,7 @@ class BranchMachine(RuleBasedStateMachine):
         try:
             found = {(row.type, row.key): row.kind for row in self.graph.diff(a.id, b.id)}
         except og.errors.Reclaimed:
-            assert not {a.id, b.id} <= set(self.model.heads.values())
+            assert not {a.id, b.id} <= self.retained
             return
         was, now = (lifted(one.content, b.shape) for one in (a, b))
         names = lambda known, node: node.shape.types.get(known, known)  # noqa: E731
@@ -360,7 +365,7 @@ class BranchMachine(RuleBasedStateMachine):
         try:
             found = list(self.graph.changes(since, branch=branch))
         except og.errors.Reclaimed:
-            assert not {one.id for one in way} <= self.kept
+            assert not {one.id for one in way} <= self.retained
             return
         content = shown(way[-1].content, way[-1].shape)
         assert replayed(content, found) == shown(way[0].content, way[0].shape)
@@ -380,7 +385,7 @@ class BranchMachine(RuleBasedStateMachine):
         """What the next merge with main begins from stays."""
         self.graph.cleanup(keep=1, min_age="0s", confirm=True)
         heads = [self.model.heads[name] for name in self.model.heads]
-        self.kept = set(heads)
+        self.retained, self.kept = set(heads), set(heads)
         for head in heads:
             self.kept.update(self.model.bases(head, self.model.heads["main"]))
 

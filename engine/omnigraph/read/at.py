@@ -19,6 +19,7 @@ from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import Corruption, InvalidInput, NotFound, OmnigraphError, Reclaimed
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.ancestry import Place
+from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.manifest.rows import CommitRow, MergedRow
 from omnigraph.manifest.swap import Held
 from omnigraph.read.failures import is_damage
@@ -132,7 +133,30 @@ def open_place(engine: Engine, place: Place, current: Held, meter: Meter) -> Hel
     held = opened(engine, place, meter)
     if isinstance(held, Held) and _found(held, place) == place.commit:
         return held  # needs neither the newest state nor the boundary
-    raise not_served(engine, place, current, held, meter)
+    error = not_served(engine, place, current, held, meter)
+    kept = _kept_elsewhere(engine, place.commit, meter) if isinstance(error, Reclaimed) else None
+    if kept is None:
+        raise error
+    return kept
+
+
+def _kept_elsewhere(engine: Engine, commit_id: str, meter: Meter) -> Held | None:
+    """The state of a commit whose own version was cleaned up, where a root keeps a later version that has it as its head: a branch
+    that is still there, or from which one was made, and a checkpoint."""
+    places = []
+    for line in read_lines(engine, meter).lines:
+        head = line.held.state.head
+        if head.commit_id == commit_id:
+            return line.held
+        if head.parent is not None:
+            places.append(Place(head.parent.ref, head.parent.manifest_version, head.parent.commit))
+    pinned = list_checkpoints(engine.store, meter)
+    places += [Place(one.ref, one.manifest_version, one.commit_id) for one in pinned]
+    for place in places:
+        held = opened(engine, place, meter) if place.commit == commit_id else None
+        if isinstance(held, Held) and _found(held, place) == commit_id:
+            return held
+    return None
 
 
 def not_served(

@@ -196,6 +196,21 @@ def test_a_plan_and_its_report_say_which_branch_each_line_is_of(graph: og.Graph)
     assert {(line.table_key, line.branch) for line in graph.cleanup(plan).tables} == planned
 
 
+@pytest.mark.parametrize("written", [False, True], ids=["its head", "where it was made"])
+def test_a_commit_that_a_branch_keeps_is_read_by_its_id(graph: og.Graph, written: bool) -> None:
+    """A cleanup keeps the version at which the branch was made. Swaps without a commit lie between that one and the commit's own."""
+    first = str(graph.load(people("ann"), mode="append").commit_id)
+    for _ in range(3):
+        graph.cleanup(**NOW)
+    graph.branches.create("review")
+    if written:
+        graph.load(people("bob"), mode="append", branch="review")
+    graph.load(people("cid"), mode="append")
+    graph.cleanup(**NOW)
+    assert graph.snapshot(at=first).count("Person") == graph.snapshot().count("Person") - 1
+    assert {(row.key, row.kind) for row in graph.diff(first)} == {("cid", "insert")}
+
+
 def test_a_branch_at_an_old_commit_and_main_keep_what_each_needs(graph: og.Graph) -> None:
     first = graph.load(people("ann"), mode="append").commit_id
     for name in ("bob", "cid", "dan"):
