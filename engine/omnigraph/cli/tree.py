@@ -310,7 +310,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "doctor",
-        "Check the store, credentials, the clock and what is installed.",
+        "Check the store, credentials, the clock and what is installed; show each setting with where it comes from.",
         "omnigraph doctor social.omni",
         target="maybe",
     ),
