@@ -97,6 +97,8 @@ def test_every_command_that_a_sentence_names_can_be_typed() -> None:
         prose = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
         for said in _SAID.findall(prose) if page.name not in ("cli.md", "errors.md") else ():
             words = said.split()[1:]
+            if words == ["--help"]:
+                continue
             command = tree.find(" ".join(words[:2])) or tree.find(words[0])
             options = [word.partition("=")[0] for word in words if word.startswith("--")]
             seen += 1
