@@ -74,9 +74,10 @@ database of one machine.
     "branches": """\
 ## Branches, merge and undo
 
-A merge of rows reads each row that changed in the version from which both sides started: with a hundred of them spread over a million rows
-that is a read of a range for each column of each, and of pages of the index, and so it misses its bars there (25 requests a table, the
-same time at both sizes). In a table of 100,000 rows Lance joins such ranges.
+Of a table whose rows the source wrote once, and that the target has not touched, a merge reads what the source wrote and nothing else, so its
+requests do not depend on the size of the table. Else it reads each of these rows as it was, too: spread over a million rows that is a range for
+each column of each on a local disk; an object store is asked for ranges less than 256 KiB apart at once. The time misses its bar: Lance's commit of an
+update goes through the row ids of the whole table, some 15 ms for a million of them, where the rest of a merge takes 20 ms.
 """,
     "feed": """\
 ## The change feed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.gate import entering
-from omnigraph.core.errors import InvalidInput
+from omnigraph.core.errors import InvalidInput, OmnigraphError
 from omnigraph.core.kinds import methods_checked
 from omnigraph.core.textfile import read_text
 
@@ -105,14 +105,14 @@ class GraphSchema:
         plan = receipt.plan
         if plan is None:
             return receipt
-        left = [one for one in self._rewritten(plan, options) if one.skipped is not None]
-        warnings = [
-            *receipt.warnings,
-            *(
-                f"{one.table_key} still holds what was dropped ({one.skipped}): apply the same schema with allow_data_loss again"
-                for one in left
-            ),
-        ]
+        again = "apply the same schema with allow_data_loss again"
+        try:
+            left = [(one.table_key, one.skipped) for one in self._rewritten(plan, options) if one.skipped is not None]
+        except OmnigraphError as error:
+            if receipt.commit_id is None:  # the rewrite was all that was left to do
+                raise
+            left = [("the graph", error.message)]
+        warnings = [*receipt.warnings, *(f"{who} still holds what was dropped ({why}): {again}" for who, why in left)]
         if plan.drops:
             names = ", ".join(step.subject for step in plan.drops[:5])
             warnings.append(

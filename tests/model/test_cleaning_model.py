@@ -14,22 +14,26 @@ from omnigraph import graph as graphs
 from omnigraph.branch.branches import Branches
 from omnigraph.commit import decide as engine
 from omnigraph.commit.decide import Check, PublishCheck
-from omnigraph.testing.cleaning_model import Cleaning, Rules, Setting
+from omnigraph.testing.cleaning_model import BRANCH, CHECKPOINT, Cleaning, Rules, Setting
 from omnigraph.testing.explorer import Search, explore
 from omnigraph.upkeep.checkpoints import Checkpoints
 
 SHORT = {
     "a slow writer, another, two cleanups": Setting(writer=True, others=1, cleanups=2),
     "a slow writer of three attempts, two others": Setting(writer=True, attempts=3, others=2),
-    "a checkpoint, another writer, two cleanups": Setting(keeper=True, others=1, cleanups=2),
+    "a checkpoint, another writer, two cleanups": Setting(keepers=1, others=1, cleanups=2),
+    "two checkpoints, another writer, two cleanups": Setting(keepers=2, others=1, cleanups=2),
+    "a checkpoint, two branches, a cleanup": Setting(keepers=1, branches=2),
+    "a checkpoint, a branch, two cleanups": Setting(keepers=1, branches=1, cleanups=2),
+    "three checkpoints, a cleanup": Setting(keepers=3),
     "a reader, another writer, two cleanups": Setting(reader=True, others=1, cleanups=2),
-    "all of them": Setting(writer=True, keeper=True, reader=True, others=1),
+    "all of them": Setting(writer=True, keepers=1, reader=True, others=1),
 }
 LONG = {
     "a slow writer, three others, two cleanups": Setting(writer=True, others=3, cleanups=2),
     "a slow writer of three attempts, two others, two cleanups": Setting(writer=True, attempts=3, others=2, cleanups=2),
     "a reader, three others, two cleanups": Setting(reader=True, others=3, cleanups=2),
-    "all of them, two others": Setting(writer=True, keeper=True, reader=True, others=2),
+    "all of them, two others": Setting(writer=True, keepers=1, reader=True, others=2),
 }
 
 
@@ -61,7 +65,7 @@ def minding_no_mark(*args: Any, **facts: Any) -> PublishCheck:
 
 
 WRITING: dict[str, Any] = {"writer": True, "others": 2}
-KEEPING: dict[str, Any] = {"keeper": True, "others": 1, "cleanups": 2}
+KEEPING: dict[str, Any] = {"keepers": 1, "others": 1, "cleanups": 2}
 GUARDS: dict[str, tuple[Setting, str]] = {
     "the boundary after a swap": (Setting(**WRITING, rules=Rules(swap_stands=lambda *_: True)), "lost commit"),
     "at the boundary is below it": (Setting(**WRITING, rules=Rules(swap_stands=lambda v, b: v >= b)), "lost commit"),
@@ -77,6 +81,15 @@ GUARDS: dict[str, tuple[Setting, str]] = {
     "the mark comes before the look": (Setting(**WRITING, rules=Rules(marked=False)), "broken graph"),
     "a checkpoint asks whether it came too late": (
         Setting(**KEEPING, rules=Rules(comes_too_late=lambda *_, **__: False)), "lost root",
+    ),
+    "a checkpoint relies on one that is proven": (
+        Setting(keepers=2, rules=Rules(relies_on=("written", "late", "take back", "proven", "kept"))), "lost root",
+    ),
+    "a checkpoint is proven once it is known to be in time": (
+        Setting(keepers=2, rules=Rules(relies_on=("late", "kept"))), "lost root",
+    ),
+    "checkpoints are read before what may rely on them": (
+        Setting(keepers=1, branches=1, rules=Rules(order=(BRANCH, CHECKPOINT))), "lost root",
     ),
     "a cleanup looks again": (Setting(**KEEPING, rules=Rules(spare=lambda before, _: before)), "lost root"),
     "a reader asks for the boundary": (

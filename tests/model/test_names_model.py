@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 import pytest
 
+from omnigraph.commit.lines import GraphLines
 from omnigraph.manifest.refs import NameEntry, NameState, next_number
 from omnigraph.testing.explorer import explore
 from omnigraph.testing.names_model import Log, Rules, Scope, _entry, check, start, steps
@@ -15,6 +17,8 @@ SCOPES = {
     "two creators, one deleter, a repeat": Scope(repeats=1),
     "no branch at first, three creators": Scope(creators=3, deleters=0, bound_at_first=False),
     "one creator, two deleters, two repeats": Scope(creators=1, deleters=2, trims=2, repeats=2),
+    "two creators, one deleter, a cleanup": Scope(cleanups=1, trims=0),
+    "one creator, one deleter, two cleanups": Scope(creators=1, cleanups=2, trims=0),
 }
 
 
@@ -46,6 +50,11 @@ def freeing_whoever(highest: NameEntry | None, state: NameState, identity: str) 
     return any_step(highest, state, identity) if state == "free" else next_number(highest, state, identity)
 
 
+def without_a_name(lines: GraphLines) -> Set[str]:
+    """A name that is being made counts as one whose branch was deleted."""
+    return {line.identity for line in lines.lines if line.name is None and line.claimed}
+
+
 # What the design refuses: the rule that is replaced, and a scope in which it loses a branch.
 REFUSED = {
     "the highest entry is deleted too": (
@@ -57,11 +66,20 @@ REFUSED = {
     "the next number is tried without a look": (Rules(look_again=False), Scope()),
     "any entry follows any": (Rules(next_number=any_step), Scope()),
     "a free follows the entry of another branch": (Rules(next_number=freeing_whoever), Scope()),
-}
+    "a line whose name is not bound at the look is taken for closed": (
+        Rules(closed=without_a_name), Scope(creators=1, deleters=0, trims=0, cleanups=1, bound_at_first=False),
+    ),
+    "a line whose name is not bound at the look is taken for dead": (
+        Rules(dead=lambda line: line.name is None), Scope(creators=1, deleters=0, trims=0, cleanups=1, bound_at_first=False),
+    ),
+    "names are read before the lines are listed": (
+        Rules(lines_first=False), Scope(creators=1, deleters=0, trims=0, cleanups=1, bound_at_first=False),
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("rules", "scope"), REFUSED.values(), ids=REFUSED.keys())
 def test_without_one_of_the_rules_a_branch_loses_its_name(rules: Rules, scope: Scope) -> None:
     found = explore(start(scope), steps(rules), check(rules))
     assert found.error is not None, f"no counter-example in {found}"
-    assert found.trace
+    assert found.error.startswith("lost branch") and found.trace

@@ -87,8 +87,10 @@ def _of_type(
 
 def _changed_ids(before: Versioned, after: Versioned) -> pa.Array[Any]:
     assert after.declared is not None
-    pair = changed_rows(before, after, after.declared)
-    return pc.unique(pa.concat_arrays([one_array(rows.column("id"), pa.utf8()) for rows in pair]))
+    changed = changed_rows(before, after, after.declared)
+    return pc.unique(
+        pa.concat_arrays([one_array(rows.column("id"), pa.utf8()) for rows in (changed.before, changed.after)])
+    )
 
 
 def _changed_values(before: Versioned, after: Versioned, prop: Property) -> pa.Array[Any]:

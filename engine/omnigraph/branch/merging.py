@@ -219,11 +219,11 @@ class Merging:
         if self.actions[key] is Action.ROWS:
             return self.rows[key].change
         one = self.tables[key]
-        before, after = changed_rows(one.target, one.source, one.merged, one.fills)
-        gone = _without(before.column("id"), after.column("id"))
-        if not after.num_rows and not len(gone):
+        found = changed_rows(one.target, one.source, one.merged, one.fills)
+        gone = _without(found.before.column("id"), found.after.column("id"))
+        if not found.after.num_rows and not len(gone):
             return None
-        return TypeChange(one.merged, after, mode="merge", deleted_ids=gone if len(gone) else None)
+        return TypeChange(one.merged, found.after, mode="merge", deleted_ids=gone if len(gone) else None)
 
     # --- steps ------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from omnigraph.commit.lines import read_lines
 from omnigraph.commit.txn import open_txn
 from omnigraph.core.errors import PreconditionFailed
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.checkpoints import list_checkpoints
+from omnigraph.manifest.checkpoints import proven_to_keep
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.read.place_names import At
@@ -34,17 +34,16 @@ def find_source(
 
 def kept_by_another(engine: Engine, source: State, meter: Meter, *, besides: str) -> bool:
     """Whether another branch was made from this very version, or a checkpoint pins it. It was kept for that one all along: any
-    cleanup since our claim was written has seen one of the two."""
+    cleanup since our claim was written has seen one of the two.
+
+    A branch counts once its name is bound, a checkpoint once it is proven: one that is being made may have come too late."""
     for line in read_lines(engine, meter).lines:
         parent = line.held.state.head.parent
-        if parent is None or line.identity == besides or line.held.state.head.closed is not None:
+        if parent is None or line.identity == besides or line.name is None:
             continue
         if (parent.identity, parent.manifest_version) == (source.identity, source.version):
             return True
-    pinned = any(
-        (one.identity, one.manifest_version, one.commit_id) == (source.identity, source.version, source.head.commit_id)
-        for one in list_checkpoints(engine.store, meter)
-    )
+    pinned = proven_to_keep(engine.store, source.identity, source.version, source.head.commit_id, meter=meter)
     return pinned and all(
         gather(
             [

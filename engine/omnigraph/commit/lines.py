@@ -76,6 +76,12 @@ class GraphLines:
         """Every branch of the graph, main first."""
         return tuple(line.name for line in self.lines if line.name is not None)
 
+    @property
+    def closed(self) -> frozenset[str]:
+        """The identities of branches that were deleted: a line that is closed stays so. A line without a bound name may be of a
+        branch that is being made, and is there a moment later."""
+        return frozenset(line.identity for line in self.lines if line.held.state.head.closed is not None)
+
     def scope(self, branches: Sequence[str] | None) -> tuple[str, ...]:
         """The branches to act upon: those named, or all."""
         if branches is not None and not branches:

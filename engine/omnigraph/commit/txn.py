@@ -5,7 +5,7 @@ Owns the single question "has the branch moved?" and what an answer without a sw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow as pa
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import look_holds
 from omnigraph.commit.engine import MAIN, Engine, gather
-from omnigraph.core.errors import NotFound
+from omnigraph.core.errors import Corruption, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.state import State
@@ -23,6 +23,8 @@ from omnigraph.manifest.swap import Held
 from omnigraph.schema import Catalog
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.pinned import PinnedTable
+from omnigraph.table.torn import restore_hint
+from omnigraph.table.version_list import version_path
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,12 @@ class Txn:
     def handle(self, table_key: str) -> Any:
         """The Lance handle at the pin: what a stage writes against and a commit is made on."""
         pin = self.pin(table_key)
-        return self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
+        try:
+            return self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
+        except NotFound as error:
+            if self.engine.latest(self.branch, self.meter).state.tables.get(table_key) != pin:
+                raise  # the table has moved on since, and a cleanup may have taken this version
+            raise _lost_pin(self.engine, pin) from error
 
     def open_ahead(self, written: Iterable[str], read: Iterable[str] = ()) -> None:
         """Open side by side what this write will ask for in any case: otherwise each table waits for its turn."""
@@ -71,7 +78,7 @@ class Txn:
         found = self._pinned.get(table_key)
         if found is None:
             pin = self.pin(table_key)
-            found = pinned_table(self.engine, pin, self.meter)
+            found = pinned_table(self.engine, pin, self.meter, lambda: self.handle(table_key))
             self._pinned[table_key] = found
         return found
 
@@ -90,11 +97,24 @@ class Txn:
         return self.pinned(table_key).scan(columns)
 
 
-def pinned_table(engine: Engine, pin: Pin, meter: Meter | None = None) -> PinnedTable:
-    """Reads of one pin. Opens the table when a question first needs storage."""
+def _lost_pin(engine: Engine, pin: Pin) -> Corruption:
+    path = version_path(TableRef(pin.location, pin.ref), pin.version)
+    return Corruption(
+        f"version {pin.version} of {pin.key}, which the branch rests on, is not there: file={path}",
+        hint=restore_hint(engine.uri),
+        table_key=pin.key,
+        version=pin.version,
+        file=path,
+    )
+
+
+def pinned_table(
+    engine: Engine, pin: Pin, meter: Meter | None = None, opened: Callable[[], Any] | None = None
+) -> PinnedTable:
+    """Reads of one pin. Opens the table, by ``opened`` if it is given, when a question first needs storage."""
     ref = TableRef(pin.location, pin.ref)
     return PinnedTable(
-        lambda: engine.tables.open(ref, pin.version, meter),
+        opened or (lambda: engine.tables.open(ref, pin.version, meter)),
         ref,
         pin.version,
         pin.rows,

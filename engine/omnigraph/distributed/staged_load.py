@@ -123,19 +123,22 @@ class StagedLoad:
     options: LoadOptions
     given: Mapping[str, Sequence[StagedFragments]]
     checks: CheckReport | None
+    record: Record
 
-    def run(self, record: Record) -> Receipt:
+    def run(self) -> Receipt:
         meter = Meter()
         with phase("checking files", unit="tables", total=len(self.given)):
-            check_files(self.engine, record, [one for every in self.given.values() for one in every], meter)
+            check_files(self.engine, self.record, [one for every in self.given.values() for one in every], meter)
         request = load_request(self.options, self.given)
         outcome = run(self.engine, request, self._prepare, meter)
         done = receipt_of(outcome, self.options.branch, LeftOut(), {}, meter)
         if outcome.row is not None and not outcome.replayed:
-            return forgotten(self.engine, record.id, done)
+            return forgotten(self.engine, self.record.id, done)
         return done
 
     def _prepare(self, txn: Txn) -> Prepared | None:
+        # A cleanup deletes files of a record that an earlier one has deleted, after a mark: a plan that has this mark finds no record.
+        Records(self.engine.store).read(self.record.id, txn.meter)
         for key, every in self.given.items():
             check_base(txn, key, every)
         if self.checks is not None and self._trusted(txn.state):

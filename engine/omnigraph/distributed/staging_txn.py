@@ -154,7 +154,9 @@ class StagingTxn:
             fresh = [one for one in added if one.digest not in known]
             if fresh:
                 record = self._record.model_copy(update={"staged": [*self._record.staged, *fresh]})
-                Records(self._engine.store).save(record)
+                records = Records(self._engine.store)
+                records.read(self.id)  # one that a cleanup has given up does not come back: its files are being deleted
+                records.save(record)
                 self._record = record
 
     def abort(self) -> int:
@@ -357,4 +359,4 @@ class StagingTxn:
             given = by_key(self, staged if staged is not None else grouped(self.staged))
             for one in (one for every in given.values() for one in every):
                 self._record.check_mine(one)
-            return StagedLoad(self._engine, options, given, checks).run(self._record)
+            return StagedLoad(self._engine, options, given, checks, self._record).run()

@@ -6,12 +6,13 @@ from typing import Final
 
 from omnigraph.core import documents
 from omnigraph.core.documents import Document, Ref, Ulid
-from omnigraph.core.errors import Corruption
+from omnigraph.core.errors import Conflict, Corruption
 from omnigraph.core.meter import Meter
 from omnigraph.store import Store, layout
 from omnigraph.wire.cleanup import Checkpoint, CheckpointList
 
 FORMAT: Final = 1
+LOOKS_MAX: Final = 20  # each repeat needs another deletion
 
 
 class _File(Document):
@@ -42,16 +43,56 @@ def _decode(key: str, name: str, data: bytes) -> Checkpoint:
 
 
 def list_checkpoints(store: Store, meter: Meter | None = None) -> CheckpointList:
-    """Every checkpoint. One that does not read is an error: nothing may be deleted that it could protect."""
-    found = []
+    """Every checkpoint. One that does not read is an error: nothing may be deleted that it could protect. Where one is deleted
+    between the listing and the reading, list again: another one may have been made of it before."""
+    for _ in range(LOOKS_MAX):
+        found = _listed(store, meter)
+        if None not in found:
+            return CheckpointList(sorted((one for one in found if one is not None), key=lambda one: one.name))
+    raise Conflict("checkpoints were deleted while they were read, every time", hint="call again")
+
+
+def _listed(store: Store, meter: Meter | None) -> list[Checkpoint | None]:
+    """None: it was listed, and is not there."""
+    found: list[Checkpoint | None] = []
     for entry in store.list(layout.CHECKPOINTS, meter=meter):
+        if layout.is_checkpoint_proof(entry.key):
+            continue
         name = layout.checkpoint_name(entry.key)
         data = store.get(entry.key, meter=meter) if name is not None else None
         if name is None:
             raise Corruption(f"not a checkpoint: key={entry.key[:200]!r}", object=entry.key)
-        if data is not None:
-            found.append(_decode(entry.key, name, data))
-    return CheckpointList(sorted(found, key=lambda one: one.name))
+        found.append(None if data is None else _decode(entry.key, name, data))
+    return found
+
+
+def prove(store: Store, checkpoint: Checkpoint, meter: Meter | None = None) -> None:
+    """Note that a checkpoint did not come too late for a cleanup. What is left of one that was deleted is written over."""
+    store.replace(layout.checkpoint_proof_key(checkpoint.name), encode(checkpoint), meter=meter)
+
+
+def proven_to_keep(
+    store: Store,
+    identity: str,
+    manifest_version: int,
+    commit_id: str,
+    *,
+    besides: str | None = None,
+    meter: Meter | None = None,
+) -> bool:
+    """Whether a checkpoint has kept this state all along. One that is not proven may have come too late, and be taken back."""
+    for one in list_checkpoints(store, meter):
+        same = (one.identity, one.manifest_version, one.commit_id) == (identity, manifest_version, commit_id)
+        if same and one.name != besides:
+            if store.get(layout.checkpoint_proof_key(one.name), meter=meter) == encode(one):
+                return True
+    return False
+
+
+def remove(store: Store, name: str, meter: Meter | None = None) -> None:
+    """Delete a checkpoint, then what proves it."""
+    store.delete(layout.checkpoint_key(name), meter=meter)
+    store.delete(layout.checkpoint_proof_key(name), meter=meter)
 
 
 def find_checkpoint(store: Store, name: str, meter: Meter | None = None) -> Checkpoint | None:

@@ -37,7 +37,7 @@ def unreadable(store: Store, ref: TableRef, error: Exception) -> OmnigraphError:
     listed = () if store.is_remote else version_files(store, ref)  # a file of zeros says that it is of version 0
     found = _bad_version(store, ref, listed[-1].version) if listed else None
     if found is not None:
-        return found
+        return _as_whole_as(error, found)
     if isinstance(error, OmnigraphError):
         return error
     return Corruption(
@@ -54,7 +54,7 @@ def of_version(store: Store, ref: TableRef, version: int, error: Exception) -> O
         return error
     found = None if store.is_remote else _bad_version(store, ref, version)
     if found is not None:
-        return found
+        return _as_whole_as(error, found)
     if isinstance(error, OmnigraphError) and (not isinstance(error, Corruption) or "file" in error.facts):
         return error
     said = error.message if isinstance(error, OmnigraphError) else brief(error)
@@ -66,6 +66,13 @@ def of_version(store: Store, ref: TableRef, version: int, error: Exception) -> O
         version=version,
         file=path,
     )
+
+
+def _as_whole_as(error: Exception, found: Corruption) -> Corruption:
+    """What was found of a version's own files, with what the reader says of the data: a power cut takes both."""
+    if isinstance(error, OmnigraphError) and error.facts.get("whole") is False:
+        found.facts["whole"] = False
+    return found
 
 
 def is_absent(error: OmnigraphError) -> bool:

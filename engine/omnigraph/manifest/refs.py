@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -128,6 +128,17 @@ def stands(entry: NameEntry, highest: NameEntry | None) -> bool:
     """Whether an entry that its author wrote is what the name says. An entry at a number that had been deleted means
     nothing; its author learns so here, before anything is reported."""
     return highest == entry
+
+
+def given_up(entries: Iterable[NameEntry], closed: Set[str], stuck: Set[str]) -> tuple[NameEntry, ...]:
+    """The entries after which a cleanup writes ``free``: of branches that were deleted, and of those whose making has not moved for
+    too long. ``closed``: identities of closed lines, as seen at any time before; ``stuck``: keys of entries that are old."""
+    return tuple(
+        entry
+        for entry in entries
+        if entry.state != "free"
+        and reads_as_free(entry, line_closed=entry.identity in closed, beyond_grace=entry.key in stuck)
+    )
 
 
 def trimmable(numbers: Iterable[int]) -> tuple[int, ...]:
@@ -254,6 +265,12 @@ class Names:
     def of(self, name_key: str, number: int, meter: Meter | None = None) -> NameEntry | None:
         """The entry that was listed as the highest of a name. Where it is gone by now, the newer one: it exists."""
         return self._read(name_key, number, meter) or self._highest(name_key, meter)
+
+    def age_s(self, entry: NameEntry, now_us: int, meter: Meter | None = None) -> float:
+        """For how long an entry has been in the log, by the time that the store gives its files; 0 where it is gone. One LIST."""
+        prefix = layout.branch_names_prefix(layout.branch_name_key(entry.name))
+        stored = (one.modified_us for one in self._store.list(prefix, meter=meter) if one.key == entry.key)
+        return max(0, now_us - next(stored, now_us)) / 1_000_000
 
     def write(self, after: NameEntry | None, entry: NameEntry, meter: Meter | None = None) -> Written | Lost:
         """Write the entry after the highest, ``after``, at the number that follows it.

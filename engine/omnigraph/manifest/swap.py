@@ -101,14 +101,20 @@ class Manifest:
         try:
             handle = self._tables.open_latest(self.ref(ref), meter, "manifest")
         except OmnigraphError as error:
-            raise damage.explained(self._tables.store, self.ref(ref), error) from error
+            found = damage.explained(self._tables.store, self.ref(ref), error)
+            if found is error:  # nothing is its own cause
+                raise
+            raise found from error
         try:
             with panics_raised():
                 return self._held(ref, handle, meter)
         except (StoreUnavailable, StoreRefused):
             raise
         except Exception as error:
-            raise damage.unreadable(self._tables.store, self.ref(ref), error) from error
+            found = damage.unreadable(self._tables.store, self.ref(ref), error)
+            if found is error:  # nothing is its own cause
+                raise
+            raise found from error
 
     def open_at(self, ref: str | None, version: int, meter: Meter | None = None) -> Held:
         """The state at a version. One that is there and does not read is ``Corruption`` with its file."""
@@ -118,7 +124,10 @@ class Manifest:
         except (StoreUnavailable, StoreRefused):
             raise
         except Exception as error:
-            raise damage.of_version(self._tables.store, self.ref(ref), version, error) from error
+            found = damage.of_version(self._tables.store, self.ref(ref), version, error)
+            if found is error:  # nothing is its own cause
+                raise
+            raise found from error
 
     def moved(self, held: Held, meter: Meter | None = None) -> bool:
         """Whether a next version exists: one HEAD. Says nothing once that version may have been reclaimed."""

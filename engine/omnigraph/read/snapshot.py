@@ -347,7 +347,13 @@ class Snapshot:
             reader = self._readers.get(key)
             if reader is None:
                 pin = self._held.state.tables[key]
-                reader = self._readers[key] = TableReader(self._engine, pin, declared, self._reclaimed)
+                reader = self._readers[key] = TableReader(
+                    self._engine,
+                    pin,
+                    declared,
+                    self._reclaimed,
+                    unsynced=self._held.state.head.unsynced_since is not None,
+                )
             return reader
 
     def _reclaimed(self, meter: Meter) -> OmnigraphError | None:

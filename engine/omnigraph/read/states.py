@@ -59,7 +59,9 @@ class View:
         handle = self.engine.tables.open(TableRef(pin.location, pin.ref), pin.version, self.meter)
         # Two tables of one type, as after equal additions on both sides, have no line in common: refs alone would say they had.
         lines = ((pin.ref, pin.version), *((base.ref, base.version) for base in pin.bases))
-        return Side(handle, tuple(Line(TableRef(pin.location, ref).relative, version) for ref, version in lines))
+        known = tuple(Line(TableRef(pin.location, ref).relative, version) for ref, version in lines)
+        # What this process has deleted itself, or has read before, is not read again.
+        return Side(handle, known, self.engine.keys.deleted_offsets)
 
     def table(self, pin: Pin) -> PinnedTable:
         found = self._tables.get(pin.key)
@@ -79,6 +81,12 @@ class Versioned:
     def side(self) -> Side | None:
         """This version of the table, to be compared with another one; None where there are no rows."""
         return None if self.pin is None or not self.pin.rows else self.view.side(self.pin)
+
+    def located(self, ids: pa.Array[Any]) -> pa.Table:
+        """Where the rows of this state that have these ids are: the id and the address of each."""
+        if self.pin is None:
+            return pa.table({"id": ids.slice(0, 0), "_rowaddr": pa.array([], pa.uint64())})
+        return self.view.table(self.pin).locate(ids)
 
     def rows_by_id(self, ids: pa.Array[Any], merged: TableType, fills: Fills) -> pa.Table:
         """The rows of this state that have these ids, as rows of the merged type."""

@@ -30,6 +30,7 @@ from omnigraph.table.dataset import V2_MANIFEST_MAX, TableRef
 from omnigraph.table.pinned import PinnedTable
 from omnigraph.table.predicate import addresses_among
 from omnigraph.table.reading import reading
+from omnigraph.table.torn import restore_hint
 
 _BATCH_ROWS_MAX = 1 << 16
 _COUNT_MAX = 1 << 40  # more rows than a table has; beyond 63 bits the libraries below take no number
@@ -58,11 +59,18 @@ class TableReader:
     """One table at its pin. Opens it when a question first needs storage; safe to share between threads.
 
     A read is an operation, or part of the one that asks for it: its requests are counted as those of a write are.
-    ``reclaimed`` is asked when files turn out to be missing: the error to raise if a cleanup took the version.
+    ``reclaimed`` is asked when files turn out to be missing: the error to raise if a cleanup took the version. ``unsynced``: a power
+    cut may have taken what the state names.
     """
 
     def __init__(
-        self, engine: Engine, pin: Pin, declared: TableType, reclaimed: Callable[[m.Meter], OmnigraphError | None]
+        self,
+        engine: Engine,
+        pin: Pin,
+        declared: TableType,
+        reclaimed: Callable[[m.Meter], OmnigraphError | None],
+        *,
+        unsynced: bool,
     ) -> None:
         self.pin = pin
         self.declared = declared
@@ -72,6 +80,7 @@ class TableReader:
         self._lock = threading.Lock()
         self._handle: Any = None
         self._reclaimed = reclaimed
+        self._unsynced = unsynced
         self._blobs = frozenset(p.name for p in declared.properties if p.type.scalar is ScalarKind.BLOB)
 
     # --- scans ------------------------------------------------------------------------------------------------------
@@ -357,7 +366,10 @@ class TableReader:
                 raise gone from error
             key, version = self.declared.table_key, self.pin.version
             known = error.facts.get("file")
-            raise damaged(error, key, version, lambda: known or self._damaged_file(names, meter)) from error
+            found = damaged(error, key, version, lambda: known or self._damaged_file(names, meter))
+            if self._unsynced:
+                found.hint = restore_hint(self._engine.uri)
+            raise found from error
 
     def _damaged_file(self, names: Sequence[str], meter: m.Meter) -> str | None:
         """The first file that does not read, found by reading one piece after the other."""

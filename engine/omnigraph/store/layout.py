@@ -11,6 +11,7 @@
     __staging/{ulid}.json                     records of bytes staged by others
     __boundary/{branch identity}/{20 digits}  up to which version cleanup has doomed; `all` for a deleted branch
     __checkpoints/{name}.json                 commits pinned against cleanup
+    __checkpoints/{name}.kept                 that the checkpoint did not come too late for a cleanup
     __cleanup/{ulid}.json                     what each cleanup has deleted, and why
     __checksums/{ulid}/{ulid}.ndjson          checksums of files of one table or line, on a local disk
     __notes/{name}                            what a program that feeds the graph wants to find again
@@ -235,6 +236,16 @@ def note_key(name: str) -> str:
 def checksums_prefix(identity: str) -> str:
     """All checksums of one table's files."""
     return f"{CHECKSUMS}{_checked_ulid(identity)}/"
+
+
+def checkpoint_proof_key(name: str) -> str:
+    """Under it lies a copy of a checkpoint that is known not to have come too late for a cleanup."""
+    return f"{checkpoint_key(name).removesuffix('.json')}.kept"
+
+
+def is_checkpoint_proof(key: str) -> bool:
+    name = key.removeprefix(CHECKPOINTS).removesuffix(".kept")
+    return key.startswith(CHECKPOINTS) and key.endswith(".kept") and _CHECKPOINT.fullmatch(name) is not None
 
 
 def checkpoint_name(key: str) -> str | None:

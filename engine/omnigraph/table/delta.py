@@ -26,7 +26,17 @@ from omnigraph.table.blob import READ_BYTES, blob_columns, logical_schema
 from omnigraph.table.predicate import addresses_among
 from omnigraph.table.reading import reading
 from omnigraph.table.row_equality import same_column
-from omnigraph.table.stamps import Compared, Line, Numbers, Reason, addresses, candidates
+from omnigraph.table.stamps import (
+    Candidates,
+    Compared,
+    KnownDeletions,
+    Line,
+    Numbers,
+    Reason,
+    addresses,
+    candidates,
+    nothing_known,
+)
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -78,22 +88,26 @@ class Column:
 
 @dataclass(frozen=True)
 class Side:
-    """One version of the table. ``lines``: its own line and version first, then those it was forked from, nearest first."""
+    """One version of the table. ``lines``: its own line and version first, then those it was forked from, nearest first.
+    ``deletions``: those that are in memory."""
 
     handle: LanceDataset
     lines: tuple[Line, ...]
+    deletions: KnownDeletions = nothing_known
 
 
 @dataclass(frozen=True)
 class Delta:
     """Rows that differ, of one kind: ``before`` and ``after`` position by position, under the column names of their version;
     None for the version that lacks the rows. ``changed``: by the id of each column, in which rows of an update it differs.
+    ``before_at``: the addresses of the rows in the version before.
     """
 
     kind: Kind
     before: pa.Table | None
     after: pa.Table | None
     changed: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    before_at: Numbers = field(default_factory=lambda: _NONE)
 
     @property
     def rows(self) -> int:
@@ -145,15 +159,16 @@ def delta(
     old = None if before is None else _Reader(before, _names(columns, "before"), meter, looked)
     new = None if after is None else _Reader(after, _names(columns, "after"), meter, looked)
     size = batch_rows or (BLOB_BATCH_ROWS if any(one and one.blobs for one in (old, new)) else BATCH_ROWS)
-    found = _candidates(before, after, columns, meter, looked)
-    joined = _join(old, new, *found)
+    found = candidates_of(before, after, columns, meter, looked)
+    joined = _join(old, new, found.before, found.after)
     if old is not None:
         for some in _chunks(joined.deleted, size):
-            yield Delta("delete", old.rows(some), None)
+            yield Delta("delete", old.rows(some), None, before_at=some)
     if old is not None and new is not None:
         for at in range(0, len(joined.updated_before), size):
             rows = slice(at, at + size)
-            yield from _updates(old.rows(joined.updated_before[rows]), new.rows(joined.updated_after[rows]), columns)
+            mine, theirs = joined.updated_before[rows], joined.updated_after[rows]
+            yield from _updates(old.rows(mine), new.rows(theirs), columns, mine)
     if new is not None:
         for some in _chunks(joined.inserted, size):
             yield Delta("insert", None, new.rows(some))
@@ -161,8 +176,8 @@ def delta(
 
 def may_differ(before: Side, after: Side, columns: Sequence[Column], meter: m.Meter | None = None) -> bool:
     """Whether any row may differ, told without reading one. False: the versions have equal rows, however they are stored."""
-    found = _candidates(before, after, columns, meter, Looked())
-    return any(map(len, found))
+    found = candidates_of(before, after, columns, meter, Looked())
+    return bool(len(found.before) or len(found.after))
 
 
 def _names(columns: Sequence[Column], side: Literal["before", "after"]) -> list[str]:
@@ -178,31 +193,34 @@ def _chunks(rows: Numbers, size: int) -> Iterator[Numbers]:
 # --- which rows ---------------------------------------------------------------------------------------------------------
 
 
-def _candidates(
+def candidates_of(
     before: Side | None, after: Side | None, columns: Sequence[Column], meter: m.Meter | None, looked: Looked
-) -> tuple[Numbers, Numbers]:
+) -> Candidates:
+    """The rows of either version that may differ, told from the columns that are compared."""
     if before is None or after is None:
         mine, theirs = (_NONE if side is None else addresses(side.handle, meter) for side in (before, after))
-        return mine, theirs
+        return Candidates(mine, theirs)
     if any(column.was_dropped for column in columns):
         looked.reason = "columns"
-        return addresses(before.handle, meter), addresses(after.handle, meter)
+        return Candidates(addresses(before.handle, meter), addresses(after.handle, meter))
     # What a property was filled with lies in a file of its own beside those of the row, and is known without it.
     chosen = [column for column in columns if column.compared and not callable(column.lift)]
     found = candidates(
-        _compared(before, [column.before for column in chosen]),
-        _compared(after, [column.after for column in chosen]),
+        compared(before, [column.before for column in chosen]),
+        compared(after, [column.after for column in chosen]),
         meter,
     )
     looked.stamps += found.stamps
     looked.reason = found.reason
-    return found.before, found.after
+    return found
 
 
-def _compared(side: Side, names: Sequence[str | None]) -> Compared:
+def compared(side: Side, names: Sequence[str | None]) -> Compared:
+    """A version with the columns that are compared, None for one that it lacks."""
     fields = {one.name(): frozenset(_ids(one)) for one in side.handle.lance_schema.fields()}
     none: frozenset[int] = frozenset()
-    return Compared(side.handle, side.lines, tuple(none if name is None else fields[name] for name in names))
+    asked = tuple(none if name is None else fields[name] for name in names)
+    return Compared(side.handle, side.lines, asked, side.deletions)
 
 
 def _ids(one: Any) -> Iterator[int]:
@@ -248,7 +266,7 @@ def differing(before: pa.Table, after: pa.Table, columns: Sequence[Column]) -> d
     return changed
 
 
-def _updates(before: pa.Table, after: pa.Table, columns: Sequence[Column]) -> Iterator[Delta]:
+def _updates(before: pa.Table, after: pa.Table, columns: Sequence[Column], before_at: Numbers) -> Iterator[Delta]:
     """The rows that differ, of rows with equal ids."""
     changed = differing(before, after, columns)
     some = np.logical_or.reduce([np.zeros(after.num_rows, dtype=np.bool_), *changed.values()])
@@ -259,6 +277,7 @@ def _updates(before: pa.Table, after: pa.Table, columns: Sequence[Column]) -> It
             before.take(rows),
             after.take(rows),
             {name: mask[some] for name, mask in changed.items() if mask.any()},
+            before_at[some],
         )
 
 
@@ -269,6 +288,13 @@ def _value_before(column: Column, before: pa.Table, kind: Any) -> Any:
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------------
+
+
+def read_rows(side: Side, names: Sequence[str], wanted: Numbers, meter: m.Meter | None) -> pa.Table:
+    """Some columns of the rows at these addresses, in their order."""
+    reader = _Reader(side, list(names), meter, Looked())
+    parts = [reader.rows(some) for some in _chunks(wanted, BATCH_ROWS)]
+    return pa.concat_tables(parts or [reader.rows(wanted)])
 
 
 class _Reader:

@@ -172,11 +172,13 @@ def _by_text(text: str) -> Fate:
 
 def is_full(error: BaseException) -> bool:
     """Whether a disk without room is behind this error. Trying again at once cannot help, unlike with a store that is busy."""
-    behind: BaseException | None = error
-    while behind is not None:
-        if _has(str(behind), _FULL) or (isinstance(behind, OSError) and behind.errno in (errno.ENOSPC, errno.EDQUOT)):
+    one: BaseException | None = error
+    seen: set[int] = set()  # an error that is raised from itself is behind itself, for ever
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if _has(str(one), _FULL) or (isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT)):
             return True
-        behind = behind.__cause__
+        one = one.__cause__
     return False
 
 

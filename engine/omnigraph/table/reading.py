@@ -53,7 +53,10 @@ def reading(handle: LanceDataset, meter: Meter | None, request_class: str, what:
             with panics_raised():
                 yield
         except Exception as error:
-            raise _explained(handle, translate(error, what), what) from error
+            found = _explained(handle, translate(error, what), what)
+            if found is error:  # nothing is its own cause
+                raise
+            raise found from error
 
 
 def _explained(handle: LanceDataset, error: OmnigraphError, what: str) -> OmnigraphError:

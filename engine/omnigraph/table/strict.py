@@ -88,7 +88,10 @@ def _reading(handle: LanceDataset, fragments: Sequence[Any], meter: Meter | None
     except OmnigraphError as error:
         from omnigraph.table.manifest_damage import with_file  # it is needed where something is wrong only
 
-        raise with_file(handle, fragments, error) from error
+        found = with_file(handle, fragments, error)
+        if found is error:  # nothing is its own cause
+            raise
+        raise found from error
 
 
 def read_fragments(handle: LanceDataset, first: int, end: int, meter: Meter | None = None) -> pa.Table:

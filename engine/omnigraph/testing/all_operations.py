@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.testing import branch_operations as branch_operations
+from omnigraph.testing import cleaned_operations as cleaned_operations
 from omnigraph.testing import combine_operations as combine_operations
 from omnigraph.testing import effect_operations as effect_operations
 from omnigraph.testing import group_operations as group_operations

@@ -8,19 +8,19 @@ from omnigraph.testing.operations import Operation, append, commit_id, create, k
 FEATURE = "feature"
 
 
-def _seeded(root: str, width: int) -> None:
+def seeded(root: str, width: int) -> None:
     create(root, width)
     with opened(root) as engine:
         append(engine, keys_of(width), ["first", "second"], actor="seed")
 
 
 def _with_branch(root: str, width: int) -> None:
-    _seeded(root, width)
+    seeded(root, width)
     with graphs.open(root) as graph:
         graph.branches.create(FEATURE)
 
 
-def _with_written_branch(root: str, width: int) -> None:
+def with_written_branch(root: str, width: int) -> None:
     _with_branch(root, width)
     with opened(root) as engine:
         append(engine, keys_of(width), ["third"], branch=FEATURE)
@@ -63,7 +63,7 @@ def _begin(root: str, width: int) -> str | None:
 
 def _with_inherited_files(root: str, width: int) -> None:
     """A branch whose tables read files and an index of main's lines, and have small files of their own."""
-    _seeded(root, width)
+    seeded(root, width)
     with graphs.open(root) as graph:
         graph.ensure_indices()
         graph.branches.create(FEATURE)
@@ -88,10 +88,10 @@ def _settle(root: str, width: int) -> str | None:
 
 _FORKS = ("nodes/",)
 
-register(Operation("branch-create", frozenset({"branches"}), _seeded, _create, widths=(1, 2)))
-register(Operation("branch-delete", frozenset({"branches"}), _with_written_branch, _delete, widths=(1, 2)))
+register(Operation("branch-create", frozenset({"branches"}), seeded, _create, widths=(1, 2)))
+register(Operation("branch-delete", frozenset({"branches"}), with_written_branch, _delete, widths=(1, 2)))
 register(Operation("branch-first-write", frozenset(), _with_branch, _first_write, widths=(1, 2), leaves=_FORKS))
-register(Operation("branch-next-write", frozenset(), _with_written_branch, _next_write, widths=(1, 2)))
+register(Operation("branch-next-write", frozenset(), with_written_branch, _next_write, widths=(1, 2)))
 register(Operation("branch-staged-write", frozenset(), _with_branch, _staged_write, widths=(1, 2), leaves=_FORKS))
 register(
     Operation(

@@ -1,11 +1,14 @@
 """Cleanups beside those whom they could hurt, on a simulated manifest, for exhaustive search: a writer whose requests are slow,
-others who write, cleanups, the maker of a checkpoint, and a reader with an old handle.
+others who write, cleanups, makers of checkpoints of one commit, and a reader with an old handle.
+
+A branch is made of a commit by the same steps: the entry of its name is the checkpoint, the bound name is the proof. A look reads
+checkpoints and branches one after the other.
 
 One step is one request. The decisions are the engine's own pure functions: what a cleanup dooms and spares, whether a checkpoint
 came too late, what a version proves beside the boundary, whether a plan may be published. ``Rules`` holds them, or ones with
 a guard taken out.
 
-State: (present, ever, marks, writer, others, cleaners, keeper, reader)
+State: (present, ever, marks, writer, others, cleaners, keepers, reader)
     present   versions that the store has: (version, content, cleanup mark), sorted; content is the commits, oldest first
     ever      the same for every version that was the newest when it was made: what is true
     marks     boundary keys, in the order in which they were made
@@ -35,6 +38,7 @@ from omnigraph.wire.cleanup import Policy
 _KEEP_ONE = Policy(keep=1, older_than_s=0, min_age_s=0)
 _PLACE = ("__manifest", None)
 WRITER, OTHER = "W", "o"
+CHECKPOINT, BRANCH = "checkpoint", "branch"
 FIRST = 1  # the version that the checkpoint is for
 _AGES = 1000  # without a mark, whatever is old enough
 
@@ -50,6 +54,8 @@ class Rules:
     doom: Callable[..., LinePlan] = cleanup_plan.doom
     spare: Callable[..., Mapping[Any, LinePlan]] = cleanup_plan.spare
     boundary: Callable[[tuple[int, ...]], int] = lambda marks: max(marks, default=0)  # what ``Boundary.value`` returns
+    relies_on: tuple[str, ...] = ("kept",)  # as what a checkpoint has to stand there for another one to rely on it
+    order: tuple[str, str] = (CHECKPOINT, BRANCH)  # in which a look reads what keeps versions
     resolves: bool = True  # an unknown outcome is looked up, not taken for a failure
     marked: bool = True  # a cleanup publishes its mark before it looks
     bounded: bool = True  # ... and raises the boundary before it deletes
@@ -60,7 +66,8 @@ class Setting:
     writer: bool = False
     others: int = 0  # commits of others
     cleanups: int = 1
-    keeper: bool = False
+    keepers: int = 0
+    branches: int = 0  # made of the same commit as the checkpoints
     reader: bool = False
     attempts: int = 2
     rules: Rules = field(default_factory=Rules)
@@ -87,7 +94,7 @@ class Cleaning:
             ("open" if s.writer else "idle", 0, 0, False, 0, ""),
             s.others,
             (("mark", (), 0, 0),) * s.cleanups,
-            ("begin" if s.keeper else "idle", 0, ""),
+            (("begin", 0, ""),) * (s.keepers + s.branches),
             ("begin" if s.reader else "idle", 2, 0),
         )
 
@@ -99,7 +106,8 @@ class Cleaning:
             yield f"another writer publishes {top[0] + 1}", (*after[:4], s[4] - 1, *after[5:])
         for number in range(len(s[5])):
             yield from self._cleaner(s, number)
-        yield from self._keeper(s)
+        for number in range(len(s[6])):
+            yield from self._keeper(s, number)
         yield from self._reader(s)
 
     # --- the manifest -----------------------------------------------------------------------------------------------------
@@ -189,12 +197,19 @@ class Cleaning:
         files = tuple(VersionFile(number, 1, 0) for number in present)
         return self.rules.doom(Line("__manifest", *_PLACE, files, ranges), _KEEP_ONE, 1), low - 1
 
-    def _look(self, s: Node) -> tuple[LinePlan, int]:
+    def _look(self, s: Node, seen: bool) -> tuple[LinePlan, int]:
         history = {version[1]: version[0] for version in reversed(s[1])}  # where each content came first
-        kept = (FIRST,) if s[6][0] in ("written", "kept") else ()
+        kept = (FIRST,) if seen else ()
         return self._doomed(
             tuple(version[0] for version in s[0]), tuple(sorted(history.values())), self._boundary(s), kept
         )
+
+    def _kind(self, number: int) -> str:
+        return CHECKPOINT if number < self.setting.keepers else BRANCH
+
+    def _sees(self, s: Node, kind: str) -> bool:
+        """Whether one of this kind keeps the first version."""
+        return any(self._kind(n) == kind and one[0] not in ("begin", "idle") for n, one in enumerate(s[6]))
 
     def _cleaner(self, s: Node, number: int) -> Iterator[tuple[str, Node]]:
         at, doomed, target, mark = s[5][number]
@@ -211,15 +226,19 @@ class Cleaning:
             mark = max(version[2] for version in s[1]) + 1
             marked = self._made(s, (top[0] + 1, top[1], mark))
             yield f"{who} publishes its mark as {top[0] + 1}", become(marked, "look", (), 0, mark)
-        elif at == "look":
-            line, low = self._look(s)
+        elif at in ("look", "again"):
+            first = self.rules.order[0]
+            seen = f"{at} {self._sees(s, first)}"
+            yield f"{who} reads what is a {first}", become(s, seen, doomed, target, mark)
+        elif at.startswith("look "):
+            line, low = self._look(s, at == "look True" or self._sees(s, self.rules.order[1]))
             yield f"{who} dooms {line.doomed}", become(s, "raise", line.doomed, low, mark)
         elif at == "raise":
             marks = (*s[2], target) if self.rules.bounded and target not in s[2] else s[2]
             raised = (*s[:2], marks, *s[3:])
             yield f"{who} raises the boundary to {target}", become(raised, "again", doomed, target, mark)
-        elif at == "again":
-            line, _ = self._look(s)
+        elif at.startswith("again "):
+            line, _ = self._look(s, at == "again True" or self._sees(s, self.rules.order[1]))
             before = {_PLACE: LinePlan("__manifest", *_PLACE, doomed, 0, 0, 0)}
             both = self.rules.spare(before, [line])[_PLACE].doomed
             yield f"{who} looks again: {both}", become(s, "delete", both, target, mark)
@@ -232,22 +251,42 @@ class Cleaning:
 
     # --- a checkpoint, and a reader ---------------------------------------------------------------------------------------------
 
-    def _keeper(self, s: Node) -> Iterator[tuple[str, Node]]:
-        at, _, _ = s[6]
+    def _keeper(self, s: Node, number: int) -> Iterator[tuple[str, Node]]:
+        at, _, _ = s[6][number]
+        kind = self._kind(number)
+        who = f"{kind} {number + 1}"
 
         def become(*keeper: Any) -> Node:
-            return (*s[:6], keeper, *s[7:])
+            return (*s[:6], (*s[6][:number], keeper, *s[6][number + 1 :]), *s[7:])
 
         if at == "begin":
             if self._there(s, FIRST) is None:
-                yield "the checkpoint is refused: its commit is gone", become("idle", 0, "no")
+                yield f"{who} is refused: its commit is gone", become("idle", 0, "no")
             else:
-                yield "the checkpoint is written", become("written", FIRST, "")
+                yield f"{who} is written", become("written", FIRST, "")
         elif at == "written":
-            if self.rules.comes_too_late(FIRST, self._boundary(s), kept_by_another=False):
-                yield "the checkpoint came too late, and is taken back", become("idle", 0, "no")
+            if not self.rules.comes_too_late(FIRST, self._boundary(s), kept_by_another=False):
+                yield f"{who} is in time", become("proven", FIRST, "")
             else:
-                yield "the checkpoint is in time", become("kept", FIRST, "yes")
+                yield f"{who} may be too late", become("late", FIRST, "")
+        elif at == "late":
+            # A branch relies on checkpoints and branches, a checkpoint on checkpoints alone.
+            others = [
+                one
+                for n, one in enumerate(s[6])
+                if n != number and one[0] in self.rules.relies_on and (kind == BRANCH or self._kind(n) == CHECKPOINT)
+            ]
+            # What it relies on was read; whether the versions open is asked after that, and says nothing about a cleanup.
+            if self.rules.comes_too_late(FIRST, self._boundary(s), kept_by_another=bool(others)):
+                yield f"{who} came too late", become("take back", FIRST, "")
+            else:
+                yield f"{who} relies on another", become("proven", FIRST, "")
+        elif at == "take back":
+            yield f"{who} is taken back", become("idle", 0, "no")
+        elif at == "proven":
+            yield f"{who} is proven", become("kept", FIRST, "yes")
+        elif at == "kept" and len(s[6]) > 1:
+            yield f"{who} is deleted", become("idle", 0, "")
 
     def _reader(self, s: Node) -> Iterator[tuple[str, Node]]:
         at, version, newest = s[7]
@@ -285,7 +324,7 @@ class Cleaning:
             return "false failure: W got an answer that it came to nothing, and is published"
         if WRITER in newest[1] and not files and s[3][0] != "open":
             return "broken graph: W is published and its files are gone"
-        if s[6][2] == "yes" and FIRST not in present:
+        if any(one[2] == "yes" for one in s[6]) and FIRST not in present:
             return "lost root: a checkpoint was acknowledged and its version is gone"
         at, version, began = s[7]
         if at == "idle" and self.setting.reader and version < began:

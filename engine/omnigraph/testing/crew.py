@@ -40,8 +40,8 @@ class Crew:
                     self._kill_one()
                     next_kill = time.monotonic() + self._kill_every_s * (0.5 + self._rng.random())
         finally:
-            for child in self._at_work.values():
-                child.kill()
+            for who in list(self._at_work):
+                self._end(who)
         return True
 
     def _hear(self) -> None:
@@ -57,8 +57,12 @@ class Crew:
                 self._note(said)
 
     def _kill_one(self) -> None:
-        child = self._at_work.pop(self._rng.choice(sorted(self._at_work)))
-        child.kill()
+        self._end(self._rng.choice(sorted(self._at_work)))
         self.kills += 1
+
+    def _end(self, who: str) -> None:
+        """Kill a worker, and note what it had said: that is done, heard or not."""
+        child = self._at_work.pop(who)
+        child.kill()
         while (said := child.hear()) is not None:
             self._note(said)

@@ -1,18 +1,21 @@
-"""Every interleaving of creators, deleters and a trimmer on one name, over the rules of ``manifest.refs``.
+"""Every interleaving of creators, deleters, cleaners and a trimmer on one name, over the rules of ``manifest.refs``.
 
 A creator claims the name, makes its line, binds the name and looks before it reports; it takes over a name that is bound to a
 closed line, or that it has seen being made for too long. A deleter closes the line and frees the name. The trimmer deletes entries
-below the highest as it listed them, at any time later, and its deletes may arrive once more. A crash is a process that takes no
-further step.
+below the highest as it listed them, at any time later, and its deletes may arrive once more. A cleaner lists the lines, reads the name,
+opens the lines, and later frees the name and deletes lines by what it saw. A crash is a process that takes no further step.
 
 ``Rules`` are the project's own; a test replaces one and expects a counter-example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
+from omnigraph.commit.lines import GraphLines, ManifestLine
 from omnigraph.manifest import refs
 from omnigraph.manifest.refs import NameEntry, NameState
 from omnigraph.testing.explorer import State
@@ -36,6 +39,10 @@ class Rules:
     next_number: Callable[[NameEntry | None, NameState, str], int | None] = refs.next_number
     stands: Callable[[NameEntry, NameEntry | None], bool] = refs.stands
     trimmable: Callable[[Iterable[int]], tuple[int, ...]] = refs.trimmable
+    given_up: Callable[[Iterable[NameEntry], Set[str], Set[str]], tuple[NameEntry, ...]] = refs.given_up
+    closed: Callable[[GraphLines], Set[str]] = lambda lines: lines.closed
+    dead: Callable[[ManifestLine], bool] = lambda line: line.is_dead
+    lines_first: bool = True  # a cleaner lists the lines before it reads the names
     meaning: Callable[[Log], NameEntry | None] = highest_of
     look_again: bool = True  # after a number that was taken; else the next one is tried blindly
 
@@ -46,16 +53,18 @@ class Scope:
     deleters: int = 1
     trims: int = 1
     repeats: int = 0
+    cleanups: int = 0
     bound_at_first: bool = True
 
 
 def start(scope: Scope) -> State:
-    """(log, closed lines, acknowledged lives, creators, deleters, trimmer)"""
+    """(log, closed lines, acknowledged lives, creators, deleters, trimmer, lines that are there, cleaner)"""
     log: Log = ((0, "making", 0), (1, "bound", 0)) if scope.bound_at_first else ()
     acknowledged = (0,) if scope.bound_at_first else ()
     creators = tuple(("begin", -1, -1) for _ in range(scope.creators))
     deleters = tuple(("begin", -1, -1) for _ in range(scope.deleters))
-    return (log, (), acknowledged, creators, deleters, (scope.trims, (), (), scope.repeats))
+    cleaner = ("begin", scope.cleanups, (), (), ())
+    return (log, (), acknowledged, creators, deleters, (scope.trims, (), (), scope.repeats), acknowledged, cleaner)
 
 
 def steps(rules: Rules) -> Callable[[State], Iterator[tuple[str, State]]]:
@@ -65,18 +74,21 @@ def steps(rules: Rules) -> Callable[[State], Iterator[tuple[str, State]]]:
         for index in range(len(state[4])):
             yield from _deleter(rules, state, index)
         yield from _trimmer(rules, state)
+        yield from _cleaner(rules, state)
 
     return following
 
 
 def check(rules: Rules) -> Callable[[State], str | None]:
     def wrong(state: State) -> str | None:
-        """An acknowledged branch whose deletion has not begun is bound to its name."""
+        """An acknowledged branch whose deletion has not begun is bound to its name, and its line is there."""
         log, closed, acknowledged = state[:3]
         highest = rules.meaning(log)
         for life in acknowledged:
             if life not in closed and (highest is None or (highest.state, highest.identity) != ("bound", str(life))):
-                return f"branch {life} was acknowledged and is not bound"
+                return f"lost branch: {life} was acknowledged and is not bound"
+            if life not in closed and life not in state[6]:
+                return f"lost branch: {life} was acknowledged and its line is gone"
         return None
 
     return wrong
@@ -118,8 +130,11 @@ def _creator(rules: Rules, state: State, index: int) -> Iterator[tuple[str, Stat
         yield f"{me} writes {number} free {other}", _put(state, 3, index, ("begin", -1, -1), log=after or log)
     elif phase == "claim":
         after = _create(log, (number, "making", me))
-        then = ("begin", -1, -1) if after is None else ("bind", number + 1, -1)
+        then = ("begin", -1, -1) if after is None else ("line", number + 1, -1)
         yield f"{me} writes {number} making", _put(state, 3, index, then, log=after or log)
+    elif phase == "line":
+        made = _put(state, 3, index, ("bind", number, -1))
+        yield f"{me} makes its line", (*made[:6], tuple(sorted((*made[6], me))), *made[7:])
     elif phase == "bind":
         after = _create(log, (number, "bound", me))
         if after is not None:
@@ -170,17 +185,75 @@ def _trimmer(rules: Rules, state: State) -> Iterator[tuple[str, State]]:
     """(runs left, numbers to delete, numbers whose delete may come again, repeats left)"""
     log: Log = state[0]
     runs, todo, sent, repeats = state[5]
-    rest = state[1:5]
+    rest, others = state[1:5], state[6:]
     if runs and not todo and log:
         doomed = rules.trimmable([entry[0] for entry in log])
         if doomed:
-            yield "the trimmer lists the log", (log, *rest, (runs - 1, doomed, sent, repeats))
+            yield "the trimmer lists the log", (log, *rest, (runs - 1, doomed, sent, repeats), *others)
     for number in todo:
         after = tuple(entry for entry in log if entry[0] != number)
         remembered = tuple(sorted({*sent, number})) if repeats else sent
         left = tuple(n for n in todo if n != number)
-        yield f"the trimmer deletes {number}", (after, *rest, (runs, left, remembered, repeats))
+        yield f"the trimmer deletes {number}", (after, *rest, (runs, left, remembered, repeats), *others)
     for number in sent if repeats else ():
         after = tuple(entry for entry in log if entry[0] != number)
         if after != log:
-            yield f"the delete of {number} comes again", (after, *rest, (runs, todo, sent, repeats - 1))
+            yield f"the delete of {number} comes again", (after, *rest, (runs, todo, sent, repeats - 1), *others)
+
+
+def _cleaner(rules: Rules, state: State) -> Iterator[tuple[str, State]]:
+    """(phase, runs left, lines as they were listed, what the name said, (closed, dead) as they were seen or the entry to write)"""
+    log: Log = state[0]
+    phase, runs, listed, said, seen = state[7]
+
+    def become(after: State, *cleaner: Any) -> State:
+        return (*after[:7], cleaner)
+
+    first, second = ("lines", "name") if rules.lines_first else ("name", "lines")
+    following = {first: second, second: "open"}
+    if phase == "begin":
+        if runs:
+            yield "the cleaner begins", become(state, first, runs - 1, (), (), ())
+    elif phase == "lines":
+        yield "the cleaner lists the lines", become(state, following[phase], runs, state[6], said, ())
+    elif phase == "name":
+        now = max(log) if log else ()
+        yield f"the cleaner reads {now}", become(state, following[phase], runs, listed, now, ())
+    elif phase == "open":
+        lines = _opened(state, listed, said)
+        closed = tuple(sorted(rules.closed(lines)))
+        dead = tuple(sorted(int(line.identity) for line in lines.lines if rules.dead(line)))
+        yield f"the cleaner finds {closed} closed, {dead} dead", become(state, "tend", runs, (), (), (closed, dead))
+    elif phase == "tend":
+        highest = highest_of(log)
+        entries = () if highest is None else (highest,)
+        outcomes = set()
+        for stuck in (frozenset(), frozenset(one.key for one in entries)):
+            given_up = rules.given_up(entries, frozenset(seen[0]), stuck)
+            outcomes.add(tuple((one.n + 1, "free", int(one.identity)) for one in given_up))
+        for freed in sorted(outcomes):
+            yield f"the cleaner frees {freed}", become(state, "free", runs, freed, (), seen)
+    elif phase == "free":
+        after = log
+        for entry in listed:
+            after = _create(after, entry) or after
+        yield f"the cleaner writes {listed}", become((after, *state[1:]), "sweep", runs, (), (), seen)
+    elif phase == "sweep":
+        left = tuple(life for life in state[6] if life not in seen[1])
+        swept = (*state[:6], left, state[7])
+        yield f"the cleaner deletes the lines {seen[1]}", become(swept, "begin", runs, (), (), ())
+
+
+def _opened(state: State, listed: tuple[int, ...], said: tuple[Any, ...]) -> GraphLines:
+    """The lines as the engine sees them: those that were listed, and the one that the name was bound to."""
+    there = [
+        life for life in sorted({*listed, *([said[2]] if said and said[1] == "bound" else [])}) if life in state[6]
+    ]
+    found = []
+    for life in there:
+        closed = "closed" if life in state[1] else None
+        held: Any = SimpleNamespace(state=SimpleNamespace(identity=str(life), head=SimpleNamespace(closed=closed)))
+        claims = bool(said) and said[2] == life and said[1] != "free"
+        name = "a" if claims and said[1] == "bound" and closed is None else None
+        found.append(ManifestLine(name, held, claims))
+    return GraphLines(tuple(found))

@@ -34,8 +34,8 @@ from omnigraph.upkeep.verify import GARBAGE, verify
 SLEEP, SLEEP_AFTER = "sleep", "sleep-after"
 WOKE_UP, NOT_REACHED = "woke up", "not reached"
 OTHERS = ("other1", "other2")
-# Their effect, done again after the others, takes away the others' rows too: a condition says what they remove.
-REPLACING = ("overwrite", "load-overwrite", "mutate-delete")
+# Their effect, done again after the others, takes away the others' rows too.
+REPLACING = ("overwrite", "load-overwrite", "mutate-delete", "restore")
 
 
 def sleepers(matrix: Matrix, name: str, width: int, store: str) -> Iterator[Cell]:

@@ -1,7 +1,8 @@
 """Checkpoints: commits pinned by name against cleanup, until the name is deleted.
 
 A checkpoint is durable before it is checked, and a cleanup collects them after it has raised the boundary: whichever comes
-second sees the other. One that came too late is taken back, with an error that says so.
+second sees the other. One that came too late is taken back, with an error that says so. Up to the boundary a commit can be pinned if
+another checkpoint has kept it all along, and that one is proven not to have come too late itself.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.errors import AlreadyExists, Corruption, NotFound, OmnigraphError, Reclaimed
 from omnigraph.core.kinds import methods_checked
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.checkpoints import encode, list_checkpoints
+from omnigraph.manifest.checkpoints import encode, list_checkpoints, prove, proven_to_keep, remove
 from omnigraph.manifest.state import State
 from omnigraph.options import check_actor
 from omnigraph.read.place_names import At
@@ -47,7 +48,7 @@ class Checkpoints:
             meter = Meter()
             if self._engine.store.get(layout.checkpoint_key(name), meter=meter) is None:
                 raise NotFound(f"no checkpoint {name!r}", hint="`omnigraph checkpoint list` shows them", name=name)
-            self._engine.store.delete(layout.checkpoint_key(name), meter=meter)
+            remove(self._engine.store, name, meter)
 
 
 def create(
@@ -76,12 +77,15 @@ def create(
     try:
         doomed = engine.boundary.value(state.identity, repeated=state.head.boundary, meter=meter)
         if comes_too_late(made.manifest_version, doomed, kept_by_another=False):
-            others = _pinned_by_another(engine, made, meter)
+            others = proven_to_keep(
+                engine.store, made.identity, made.manifest_version, made.commit_id, besides=made.name, meter=meter
+            )
             if comes_too_late(made.manifest_version, doomed, kept_by_another=others):
                 raise _too_late(made)
             _check_opens(engine, made, meter)
+        prove(engine.store, made, meter)
     except OmnigraphError:
-        engine.store.delete(key, meter=meter)
+        remove(engine.store, name, meter)
         raise
     return made
 
@@ -113,12 +117,6 @@ def _check_opens(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> None:
         raise _too_late(checkpoint) from error
     if not all(there):
         raise _too_late(checkpoint)
-
-
-def _pinned_by_another(engine: Engine, checkpoint: Checkpoint, meter: Meter) -> bool:
-    """Any cleanup since ours became durable has seen one of the two."""
-    others = list_checkpoints(engine.store, meter)
-    return any(other.commit_id == checkpoint.commit_id and other.name != checkpoint.name for other in others)
 
 
 def _too_late(checkpoint: Checkpoint) -> Reclaimed:

@@ -7,12 +7,10 @@ what both looks doomed. Every run leaves a record, written before the first dele
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
-from omnigraph.commit.advance import GaveUp, Terms, edit_head
-from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.lines import GraphLines, owned_keys
 from omnigraph.commit.recovery import audit
@@ -21,7 +19,6 @@ from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.commit.recovery.recover import recover_one
 from omnigraph.core import failpoints, progress
 from omnigraph.core.errors import (
-    Conflict,
     Corruption,
     InvalidInput,
     NotFound,
@@ -31,11 +28,11 @@ from omnigraph.core.errors import (
 )
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
-from omnigraph.manifest.boundary import ALL, boundary_note
-from omnigraph.manifest.rows import Head
+from omnigraph.manifest.refs import given_up
 from omnigraph.store import Entry, layout
 from omnigraph.table.collect import Deleted, delete_versions, loose_files
 from omnigraph.table.dataset import TableRef
+from omnigraph.upkeep.cleanup_boundary import change_head, give_up_lines, raise_boundaries
 from omnigraph.upkeep.cleanup_look import Look, is_ours_to_delete, look, look_at_lines, read_intents
 from omnigraph.upkeep.cleanup_plan import LinePlan, doom, doomed_versions, make_policy, ranges_text, spare
 from omnigraph.upkeep.cleanup_record import CleanupRecord, read_record, write_record
@@ -43,8 +40,6 @@ from omnigraph.upkeep.fold_checksums import fold_checksums
 from omnigraph.wire.cleanup import CleanupPlan, CleanupReport, DeletedFiles, Orphan, Policy, TableCleanup, Unfinished
 
 CHUNK = 1000  # versions deleted by one call: a few MB of memory, and the next call sees what is left
-SWAP_ATTEMPTS_MAX = 30
-SWAP_DEADLINE_S = 60.0
 MAKING_S = 3600  # a branch is made in seconds
 UNFINISHED_S = 7 * 24 * 3600  # as long as Lance keeps files that no version names
 
@@ -127,6 +122,7 @@ def run_cleanup(
     if plan.uri != engine.uri:
         raise InvalidInput(f"the plan was made for {plan.uri}, not for {engine.uri}", hint="plan it on this graph")
     lines = look_at_lines(engine, read_intents(engine, meter), meter)  # refuses before anything is written or ended
+    failpoints.hit("cleanup.looked")
     errors = [*_expire_recoveries(engine, plan.policy), *_tend_names(engine, lines, actor, meter)]
     if plan.empty:
         return CleanupReport(engine.uri, None, plan.policy, {}, (), (), 0, tuple(errors), retained=plan.retained)
@@ -134,6 +130,7 @@ def run_cleanup(
     record = CleanupRecord(engine, run, actor, plan.policy, meter)
     _recover_first(engine, plan, meter)
     wanted = {line.place: line for line in plan.lines}
+    given_up = _given_up(engine, errors, meter) if frozenset(plan.branches) >= frozenset(lines.names) else ()
     if plan.versions or plan.expired_staging or plan.orphans:
         for branch in plan.branches:
             change_head(engine, branch, lambda head: replace(head, mark=run), meter)
@@ -141,9 +138,10 @@ def run_cleanup(
     first, seen = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
     _refuse_drift(engine, first, meter)
     doomed = spare(wanted, first.lines)
+    failpoints.hit("cleanup.judged")
     engine.durable.before_deleting()
-    boundaries = _raise_boundaries(engine, plan, first, doomed, run, actor, meter)
-    _give_up_lines(engine, plan, seen, run, actor, meter)
+    boundaries = raise_boundaries(engine, plan, seen, doomed, run, actor, meter)
+    give_up_lines(engine, plan, seen, run, actor, meter)
     failpoints.hit("cleanup.bounded")
     second, _ = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
     doomed = spare(doomed, second.lines)
@@ -160,7 +158,7 @@ def run_cleanup(
     left = engine.store.delete_unfinished(plan.unfinished_files)
     errors += [f"{failure.key}: {failure.error.message}" for failure in left]
     if plan.versions or plan.expired_staging:
-        _give_up_batches(engine, run, [one.id for one in expired], errors, meter)
+        _give_up_batches(engine, given_up, [one.id for one in expired], errors, meter)
     report = CleanupReport(
         uri=engine.uri,
         run=run,
@@ -189,16 +187,14 @@ def _expire_recoveries(engine: Engine, policy: Policy) -> list[str]:
 
 def _tend_names(engine: Engine, lines: GraphLines, actor: str | None, meter: Meter) -> list[str]:
     """Free names whose branch was deleted, and those that an interrupted creation holds; entries below the highest of a name
-    mean nothing any more. A creator that was only slow finds that its name is gone, and gives up."""
-    closed = {line.identity for line in lines.lines if line.name is None and line.claimed}
+    mean nothing any more. A creator that was only slow finds that its name is gone, and gives up. ``lines`` was read before."""
     now_us = engine.clock.now_us()
     try:
         written_us = {entry.key: entry.modified_us for entry in engine.store.list(layout.BRANCHES, meter=meter)}
-        for entry in engine.names.all(meter):
-            stuck = entry.state == "making" and now_us - written_us.get(entry.key, now_us) > MAKING_S * 1_000_000
-            if stuck or (entry.state == "bound" and entry.identity in closed):
-                freed = replace(entry, state="free", source=None, actor=actor, created_at_us=now_us)
-                engine.names.write(entry, freed, meter)
+        stuck = {key for key, at_us in written_us.items() if now_us - at_us > MAKING_S * 1_000_000}
+        for entry in given_up(engine.names.all(meter), lines.closed, stuck):
+            freed = replace(entry, state="free", source=None, actor=actor, created_at_us=now_us)
+            engine.names.write(entry, freed, meter)
         engine.names.trim(meter)
     except OmnigraphError as error:
         return [f"{layout.BRANCHES}: {error.message}"]
@@ -240,63 +236,6 @@ def _refuse_drift(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
                 reason="drift",
                 table_key=unexplained[0],
             )
-
-
-def change_head(engine: Engine, branch: str, edit: Callable[[Head], Head], meter: Meter) -> None:
-    """One swap that changes the head row and adds no commit."""
-    terms = Terms(SWAP_ATTEMPTS_MAX, Deadline(engine.clock, SWAP_DEADLINE_S))
-    ended = edit_head(engine, branch, edit, terms, meter=meter)
-    if isinstance(ended, GaveUp):
-        if ended.error is not None:
-            raise ended.error
-        raise Conflict("the cleanup mark could not be set: other writers were faster every time")
-
-
-def _raise_boundaries(
-    engine: Engine,
-    plan: CleanupPlan,
-    seen: CleanupPlan,
-    doomed: Mapping[tuple[str, str | None], LinePlan],
-    run: str,
-    actor: str | None,
-    meter: Meter,
-) -> dict[str, int]:
-    """Durable, and read back, before anything is deleted. Repeated in the head row, where a lost mark is noticed."""
-    found: dict[str, int] = {}
-    if not any(line.doomed for line in doomed.values()):
-        return found
-    for branch in plan.branches:
-        # Never above what the caller was shown, and never above what is right now.
-        target = min(plan.boundaries.get(branch, 0), seen.boundaries.get(branch, 0))
-        held = engine.latest(branch, meter)
-        identity = held.state.identity
-        before = engine.boundary.value(identity, repeated=held.state.head.boundary, meter=meter)
-        if target > before:
-            note = boundary_note(run, actor, engine.clock.now_us(), plan.policy.text, seen.oldest[branch])
-            engine.boundary.raise_to(identity, target, note, meter=meter)
-        reached = engine.boundary.value(identity, repeated=max(before, target), meter=meter)
-        change_head(engine, branch, partial(_with_boundary, reached), meter)
-        found[branch] = reached
-    return found
-
-
-def _give_up_lines(engine: Engine, plan: CleanupPlan, seen: Look, run: str, actor: str | None, meter: Meter) -> None:
-    """Doom every version of the lines that no branch is at any more, durable before one is deleted: a plan that was made for such
-    a line, and a merge that has read it, find that out before they publish."""
-    for identity in [line.identity for line in seen.dead if _doomed(line.held.state.ref, plan)]:
-        note = boundary_note(run, actor, engine.clock.now_us(), plan.policy.text, "")
-        engine.boundary.raise_to(identity, ALL, note, meter=meter)
-
-
-def _doomed(ref: str | None, plan: CleanupPlan) -> bool:
-    """Whether the caller was shown that something of this line goes."""
-    place = (layout.MANIFEST, ref)
-    shown = {(orphan.path, orphan.ref) for orphan in plan.orphans} | {line.place for line in plan.lines}
-    return place in shown
-
-
-def _with_boundary(reached: int, head: Head) -> Head:
-    return replace(head, boundary=max(head.boundary, reached))
 
 
 def _still(*looks: Sequence[Orphan]) -> tuple[Orphan, ...]:
@@ -368,18 +307,28 @@ def _delete_orphans(
     return tuple(gone)
 
 
-def _give_up_batches(engine: Engine, run: str, expired: Sequence[str], errors: list[str], meter: Meter) -> None:
-    """Delete the records of batches that were never loaded, and the files of those whose records went in an earlier run.
-
-    In two runs, because a writer that still holds such a record plans again after this run's mark, and finds it gone."""
+def _given_up(engine: Engine, errors: list[str], meter: Meter) -> tuple[dict[str, Any], ...]:
+    """The records of runs that have ended before this one publishes its mark, and have given up batches. Where the mark is not for
+    every branch they are left: a writer on another one would not plan again."""
+    found = []
     for entry in engine.store.list(layout.CLEANUPS, meter=meter):
         try:
             body = read_record(engine, entry.key, meter)
         except (Corruption, UnsupportedStorage) as error:
             errors.append(error.message)  # whose files it names is not known, so they stay
             continue
-        if body is None or body["run"] == run or body["state"] != "done" or not body.get("given_up_files"):
-            continue
+        if body is not None and body["state"] == "done" and body.get("given_up_files"):
+            found.append(body)
+    return tuple(found)
+
+
+def _give_up_batches(
+    engine: Engine, given_up: Sequence[dict[str, Any]], expired: Sequence[str], errors: list[str], meter: Meter
+) -> None:
+    """Delete the records of batches that were never loaded, and the files of those whose records went in an earlier run.
+
+    In two runs, because a writer that still holds such a record plans again after this run's mark, and finds it gone."""
+    for body in given_up:
         free = _loose(engine, {line for line in map(layout.line_of_file, body["given_up_files"]) if line}, meter)
         failures = engine.store.delete_many([file for file in body["given_up_files"] if file in free], meter=meter)
         errors += [f"{failure.key}: {failure.error.message}" for failure in failures]

@@ -1,7 +1,8 @@
 """What a cleanup sees: every version line, what keeps versions of it, and what is garbage.
 
-Owns the order of looking: artefacts, then intents, then names, then manifests. What was there before it was found unclaimed cannot
-be claimed by an operation that began in between. Every line of the manifest is a root, also one that the cleanup does not act upon: of
+Owns the order of looking: artefacts, then checkpoints, then intents, then names, then manifests. What was there before it was found
+unclaimed cannot be claimed by an operation that began in between. A write or a branch may rely on a checkpoint that is deleted right
+after, so checkpoints are read before both. Every line of the manifest is a root, also one that the cleanup does not act upon: of
 such a line every commit that still opens is kept. Only a line that no branch is at any more, and none ever will be, keeps nothing
 but what others need of it. Reads only.
 """
@@ -81,6 +82,7 @@ def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us:
     does not add up."""
     artefacts = list_artefacts(engine, meter)
     seen = _versions(engine, artefacts.datasets, artefacts.forks, meter)
+    checkpoints, pinned = _checkpoints(engine, meter)
     intents = read_intents(engine, meter)
     staging = _staging(engine, now_us, meter)
     lines = look_at_lines(engine, intents, meter, artefacts.lines)
@@ -96,7 +98,6 @@ def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us:
         if line.name not in frozenset(scope) and line not in dead
     ]
     views = [*acted, *others]
-    checkpoints, pinned = _checkpoints(engine, meter)
     pinned |= fork_points(engine, lines, dead, meter)
     states = [state for view in views for state in (view.held.state, view.then, *view.between)]
     _check_present(seen, views)

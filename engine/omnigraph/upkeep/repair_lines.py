@@ -15,7 +15,7 @@ from typing import Final
 from omnigraph.commit.engine import MAIN, Branch, Engine
 from omnigraph.commit.lines import list_folders
 from omnigraph.commit.plan import BranchName
-from omnigraph.commit.recovery.torn import move_aside
+from omnigraph.commit.recovery.torn import move_aside, moving
 from omnigraph.core.errors import (
     Corruption,
     NotFound,
@@ -62,9 +62,15 @@ def repair_lines(engine: Engine, *, confirm: bool, force: bool, meter: Meter) ->
     refs = [None, *(folder for folder in list_folders(engine, meter) if layout.line_identity(folder) is not None)]
     lines = [_look(engine, ref, meter) for ref in refs]
     children = [line.left for line in lines if line.left is not None and line.left.head.closed is None]
-    return tuple(
-        _repair(engine, line, children, confirm=confirm, force=force, meter=meter) for line in lines if line.torn
-    )
+    found = []
+    for line in lines:
+        if line.torn and confirm:
+            with moving(engine, TableRef(layout.MANIFEST, line.ref)):
+                now = _look(engine, line.ref, meter)  # another process may have moved it, and a writer gone on since
+                found.append(_repair(engine, now, children, confirm=True, force=force, meter=meter))
+        elif line.torn:
+            found.append(_repair(engine, line, children, confirm=False, force=force, meter=meter))
+    return tuple(found)
 
 
 def _look(engine: Engine, ref: str | None, meter: Meter) -> _Line:
@@ -125,7 +131,7 @@ def _repair(
     given_up = tuple(_commits(engine, line))
     newest = None if line.left is None else line.left.version
     done = confirm and reason is None
-    if done:
+    if done and line.torn:
         move_aside(engine, line.torn, actor=None, line=line.ref, newest_left=newest, given_up=given_up, meter=meter)
         engine.tables.forget(TableRef(layout.MANIFEST, line.ref))
         engine.drop(_branch_of(line.ref))

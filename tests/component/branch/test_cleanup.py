@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -165,6 +166,35 @@ def test_a_creation_that_never_ended_lets_go_of_its_name_and_its_source(
     monkeypatch.setattr(cleaning, "MAKING_S", -1)
     graph.cleanup(**NOW)
     assert engine.names.highest("feature").state == "free"  # type: ignore[union-attr]  # the name was used
+
+
+def test_a_branch_that_is_made_while_a_cleanup_looks_keeps_its_name_and_its_rows(graph: og.Graph) -> None:
+    """The cleanup sees a line whose name is still being made, and gets to the names when the branch is there."""
+    line_made, looked, bound = threading.Event(), threading.Event(), threading.Event()
+
+    def make() -> None:
+        with og.open(graph.uri) as other:
+            other.branches.create("feature")
+            other.load(people("ann"), mode="append", branch="feature")
+        bound.set()
+
+    def hold(**_: object) -> None:
+        line_made.set()
+        assert looked.wait(30)
+
+    def looks(**_: object) -> None:
+        looked.set()
+        assert bound.wait(30)
+
+    maker = threading.Thread(target=make)
+    with failpoints.armed("branch.before_bind", hold), failpoints.armed("cleanup.looked", looks):
+        maker.start()
+        assert line_made.wait(30)
+        graph.cleanup(**NOW)
+    maker.join()
+    graph.cleanup(**NOW)
+    assert engine_of(graph).names.highest("feature").state == "bound"  # type: ignore[union-attr]  # the name was used
+    assert graph.snapshot("feature").count("Person") == graph.snapshot().count("Person") + 1
 
 
 def test_files_of_a_line_that_holds_no_version_are_garbage(graph: og.Graph) -> None:

@@ -150,6 +150,12 @@ def test_a_merge_costs_what_was_touched(store: Store) -> None:
         for tables, touched in ((2, 1), (2, 2), (8, 1), (8, 2)):
             with touched_tables(store, tables, touched) as graph:
                 found[f"{touched} of {tables} tables"] = store.sent(lambda: graph.branches.merge("b"))
+        with touched_tables(store, 2, 1) as graph:
+            graph.load(rows("T0", ROWS - 1, ROWS, 3), mode="merge")
+            found["into a target that moved"] = store.sent(lambda: graph.branches.merge("b"))
+        with touched_tables(store, 2, 1) as graph:
+            graph.load(rows("T0", 50, 60, 3), mode="merge", branch="b")
+            found["of rows written twice"] = store.sent(lambda: graph.branches.merge("b"))
         with touched_tables(store, 4, 0) as graph:
             graph.load(rows("T0", 50, 50 + CHANGED, 2), mode="merge")
             found["main into a branch"] = store.sent(lambda: graph.branches.merge("main", into="b"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -187,10 +188,10 @@ class Waiting:
     """A clock that a test moves."""
 
     def __init__(self, real: Any) -> None:
-        self.real, self.offset = real, 0.0
+        self.real, self.offset, self.shift = real, 0.0, 0.0
 
     def now_us(self) -> int:
-        return int(self.real.now_us())
+        return int(self.real.now_us() + self.shift * 1_000_000)
 
     def monotonic(self) -> float:
         return float(self.real.monotonic() + self.offset)
@@ -212,6 +213,26 @@ def test_a_name_that_is_being_made_is_taken_over_after_the_grace_on_our_own_cloc
     graph.branches.create("feature")
     assert names_of(graph) == ["main", "feature"]
     assert [entry.state for entry in log(engine)] == ["making", "free", "making", "bound"]
+
+
+def test_a_name_whose_maker_died_long_ago_is_taken_over_by_a_process_that_has_just_come(graph: og.Graph) -> None:
+    """A command is a new process each time: it has never waited itself."""
+    engine = engine_of(graph)
+    claim(engine, "feature", new_ulid())
+    with og.open(graph.uri) as other, pytest.raises(AlreadyExists) as caught:
+        other.branches.create("feature")
+    wait = re.search(r"after (\d+) s", caught.value.hint)
+    assert wait is not None
+    for left, taken in ((2, False), (-1, True)):
+        with og.open(graph.uri) as other:
+            engine_of(other).clock = clock = Waiting(engine.clock)
+            clock.shift = int(wait[1]) - left
+            if taken:
+                other.branches.create("feature")
+            else:
+                with pytest.raises(AlreadyExists):
+                    other.branches.create("feature")
+    assert names_of(graph) == ["main", "feature"]
 
 
 def log(engine: Engine, name_key: str = "feature") -> list[NameEntry]:

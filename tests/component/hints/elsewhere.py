@@ -23,6 +23,7 @@ MET_ELSEWHERE: tuple[tuple[str, str, str], ...] = (
     ("upkeep/branch_upkeep.py", "pass types=[", DOOR),
     ("upkeep/optimize.py", "pass branches=[", DOOR),
     ("upkeep/probe.py", "there are ", "tests/component/upkeep/test_probe.py"),
+    ("manifest/checkpoints.py", "call again", "tests/component/branch/test_late_roots.py"),
     ("upkeep/cleanup.py", "plan it on this graph", "tests/component/upkeep/test_cleanup.py"),
     ("upkeep/cleanup_look.py", "delete the file to give the batch up", "tests/component/upkeep/test_cleanup.py"),
     ("upkeep/cleanup_look.py", "set this machine's clock", "tests/component/upkeep/test_cleanup.py"),

@@ -10,6 +10,7 @@ import pytest
 from omnigraph.core.errors import OmnigraphError
 from tests.component.planted import (
     branches,
+    cleaned,
     combined,
     damage,
     feeds,
@@ -33,6 +34,7 @@ DEFECTS = {
     **combined.DEFECTS,
     **feeds.DEFECTS,
     **branches.DEFECTS,
+    **cleaned.DEFECTS,
     **newest.DEFECTS,
     **roots.DEFECTS,
     **damage.DEFECTS,

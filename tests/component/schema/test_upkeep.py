@@ -284,6 +284,21 @@ def test_a_hard_drop_that_is_killed_is_a_drop_and_can_be_repeated(graph: Graph, 
     sound(graph)
 
 
+def test_a_hard_drop_whose_rewrite_fails_has_dropped_and_says_what_is_left_to_do(graph: Graph) -> None:
+    def fail(**_: Any) -> None:
+        raise og.errors.StoreUnavailable("the store is not there")
+
+    with failpoints.armed("maintain.before_commit", fail):
+        receipt = graph.schema.apply(LESS, allow_data_loss=True)
+    assert receipt.commit_id is not None and "city" not in graph.snapshot().schema("Person").names
+    assert "still holds what was dropped" in receipt.warnings[0] and "allow_data_loss again" in receipt.warnings[0]
+    with failpoints.armed("maintain.before_commit", fail), pytest.raises(og.errors.StoreUnavailable):
+        graph.schema.apply(LESS, allow_data_loss=True)  # there is nothing else to do, so that a failure is one
+    graph.schema.apply(LESS, allow_data_loss=True)
+    assert field_sets.with_dropped(handle_of(graph)) == []
+    sound(graph)
+
+
 def test_planted_a_hard_drop_that_sees_no_dropped_columns_leaves_the_bytes(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from lance import LanceDataset, LanceOperation, Transaction
-from lance.fragment import write_fragments
+from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.core.meter import Meter
 from omnigraph.schema import parse_schema
@@ -79,6 +80,8 @@ class World:
     fills: dict[str, str | None] = field(default_factory=dict)
     serial: int = 100
     done: list[str] = field(default_factory=list)
+    known: bool = False
+    """Whether comparisons are told which rows are deleted."""
 
     def __post_init__(self) -> None:
         handle = create(self.root, base_schema())
@@ -193,7 +196,8 @@ class World:
     def side(self, name: str | None, version: int) -> Side:
         branch = self.branches[name]
         lines = (Line(name, version), *(Line(*one) for one in branch.lines))
-        return Side(lance.dataset(branch.uri, version=version), lines)
+        handle = lance.dataset(branch.uri, version=version)
+        return Side(handle, lines, lambda one: deleted_offsets(handle, one) if self.known else None)
 
     def column_pairs(self, before: LanceDataset, after: LanceDataset) -> list[Column]:
         old, new = columns_by_id(before), columns_by_id(after)
@@ -203,6 +207,12 @@ class World:
     def lift(self, one: str) -> Any:
         fill = self.fills.get(one)
         return NULL if fill is None else lambda rows: pa.array([fill] * rows.num_rows)
+
+
+def deleted_offsets(handle: LanceDataset, fragment: FragmentMetadata) -> Any:
+    live = handle.scanner(columns=[], with_row_address=True, fragments=[handle.get_fragment(fragment.id)]).to_table()
+    offsets = live.column("_rowaddr").to_numpy() & np.uint64(0xFFFFFFFF)
+    return np.setdiff1d(np.arange(fragment.physical_rows), offsets.astype(np.int64))
 
 
 def columns_by_id(handle: LanceDataset) -> dict[str, str]:
@@ -257,6 +267,7 @@ def wrong_pairs(root: Path, seed: int, *, pairs: int = 20, steps: int = 24) -> l
     wrong = []
     for _ in range(pairs):
         one, other = world.rnd.choice(versions), world.rnd.choice(versions)
+        world.known = world.rnd.random() < 0.5
         before, after = world.side(*one), world.side(*other)
         columns = world.column_pairs(before.handle, after.handle)
         if found_by_delta(before, after, columns) != found_by_reading(before, after, columns):
@@ -271,6 +282,34 @@ _SEEDS = (*range(8),)
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_a_difference_is_what_reading_all_rows_says(tmp_path: Path, seed: int) -> None:
     assert not wrong_pairs(tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", [10, 11])
+def test_many_rows_of_a_fragment_are_not_named_one_by_one(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stamps, "FILTERED_MAX", 1)
+    assert not wrong_pairs(tmp_path, seed)
+
+
+def test_deletions_that_are_told_are_not_read(tmp_path: Path) -> None:
+    """Planted: deletions that are told wrongly are believed."""
+    handle = create(str(tmp_path / "t"), base_schema())
+    ids = [f"k{at}" for at in range(9)]
+    rows = pa.table({"id": ids, "a": [1] * 9, "b": ["x"] * 9, "c": [None] * 9}, schema=base_schema())
+    first = append(handle, rows)
+    second = lance.dataset(first.uri)
+    second.delete("id IN ('k3', 'k5')")
+    columns = [Column(one, one, one) for one in base_schema().names]
+
+    def gone(told: list[int] | None) -> list[str]:
+        known = None if told is None else np.array(told)
+        before = Side(first, (Line(None, first.version),))
+        after = Side(second, (Line(None, second.version),), lambda _: known)
+        return list(found_by_delta(before, after, columns)["delete"])
+
+    assert gone(None) == gone([3, 5]) == ["k3", "k5"]
+    assert gone([3]) == ["k3"]
 
 
 @pytest.mark.parametrize("seed", [8, 9])

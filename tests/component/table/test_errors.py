@@ -25,7 +25,9 @@ from omnigraph.core.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from omnigraph.table.errors import Fate, brief, classify, translate
+from omnigraph.table.dataset import translated
+from omnigraph.table.errors import Fate, brief, classify, is_full, translate
+from omnigraph.table.reading import reading
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 ROWS = pa.table({"id": ["a", "b"], "n": [1, 2]}, schema=SCHEMA)
@@ -274,3 +276,21 @@ def test_a_bucket_that_does_not_exist_is_named_as_what_is_missing() -> None:
     assert isinstance(error, StoreRefused)  # not NotFound: there a graph could be made
     assert error.message == "open __manifest failed: the bucket does not exist"
     assert "create the bucket" in error.hint and "credentials" not in error.hint
+
+
+@pytest.mark.parametrize("door", ["translated", "reading"])
+def test_an_error_of_ours_passes_each_door_as_it_is_and_is_not_its_own_cause(door: str, handle: LanceDataset) -> None:
+    mine = StoreUnavailable("a new file was not written whole")
+    doors = {"translated": translated("write"), "reading": reading(handle, None, "data", "read")}
+    with pytest.raises(StoreUnavailable) as raised, doors[door]:
+        raise mine
+    assert raised.value is mine and mine.__cause__ is None
+
+
+@pytest.mark.timeout(10)
+def test_whether_a_disk_is_full_is_asked_once_of_each_error_behind_another() -> None:
+    one, other = StoreUnavailable("not written whole"), StoreUnavailable("the same again")
+    one.__cause__, other.__cause__ = other, one
+    assert not is_full(one)
+    other.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert is_full(one)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
@@ -18,10 +19,12 @@ from omnigraph.commit.plan import Owner
 from omnigraph.core import failpoints
 from omnigraph.core.clock import ManualClock, SystemClock
 from omnigraph.core.ids import new_ulid
+from omnigraph.distributed.staging_txn import StagingTxn
 from omnigraph.graph import Graph
 from omnigraph.store import layout
 from omnigraph.table.dataset import V2_MANIFEST_MAX, TableRef
 from omnigraph.table.version_list import version_files
+from omnigraph.upkeep import cleanup as cleaning
 from omnigraph.wire.cleanup import CleanupPlan, CleanupReport
 from tests.component.upkeep.material import displace, engine_of, knows, leave_ticket, make, people, pin_of, ref_of
 
@@ -292,18 +295,27 @@ def test_a_live_staged_batch_keeps_what_came_after_its_base(graph: Graph) -> Non
     assert versions(graph, "node:Person") == [base + 1, base + 2, base + 3]
 
 
-def test_a_batch_that_nobody_loaded_for_a_day_is_given_up_in_two_runs(graph: Graph) -> None:
+def old_batch(graph: Graph) -> tuple[StagingTxn, str]:
+    """A staged batch that was left for more than a day, and its file."""
     engine = engine_of(graph)
     txn = graph.begin()
     table = txn.table("node:Person")
     handle = engine.tables.open(ref_of(graph, "node:Person"), table.version)
-    staged = engine.tables.stage_append(handle, handle.to_table())
+    rows = pa.table({**{name: ["new"] for name in ("id", "name")}, "age": pa.array([1], pa.int32()), "bio": [None]})
+    staged = engine.tables.stage_append(handle, rows.select(handle.schema.names).cast(handle.schema))
     txn.add(table.describe(staged.operation.fragments))
     file = f"{pin_of(graph, 'node:Person').location}/data/{staged.operation.fragments[0].files[0].path}"
     record = Path(graph.uri) / layout.staging_key(txn.id)
     assert record.exists() and engine.store.exists(file)
     then = record.stat().st_mtime - 25 * 3600
     os.utime(record, (then, then))
+    return txn, file
+
+
+def test_a_batch_that_nobody_loaded_for_a_day_is_given_up_in_two_runs(graph: Graph) -> None:
+    engine = engine_of(graph)
+    txn, file = old_batch(graph)
+    record = Path(graph.uri) / layout.staging_key(txn.id)
     assert graph.plan_cleanup(keep=1, min_age="0s").expired_staging == (txn.id,)
     clean(graph)
     assert not record.exists() and engine.store.exists(file)
@@ -311,6 +323,40 @@ def test_a_batch_that_nobody_loaded_for_a_day_is_given_up_in_two_runs(graph: Gra
     clean(graph)
     assert not engine.store.exists(file)
     assert graph.verify(deep=True).problems == ()
+
+
+def test_a_batch_that_was_given_up_is_not_loaded_while_its_files_are_deleted(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    txn, file = old_batch(graph)
+    clean(graph)
+    graph.load(people("more"), mode="append")
+    real, refused = cleaning._loose, []
+
+    def loose(*args: Any) -> set[str]:
+        found = real(*args)
+        for late in (txn.load_staged, lambda: txn.add(txn.staged)):
+            try:
+                late()
+            except errors.NotFound as error:
+                refused.append(error)
+        return found
+
+    monkeypatch.setattr(cleaning, "_loose", loose)
+    clean(graph)
+    assert len(refused) >= 1 and not engine_of(graph).store.exists(file)
+    assert graph.snapshot().to_arrow("Person").num_rows == 9 and graph.verify(deep=True).problems == ()
+
+
+def test_files_of_a_batch_stay_where_a_cleanup_is_of_some_branches_only(graph: Graph) -> None:
+    """A writer on a branch that was not marked would not plan again."""
+    _txn, file = old_batch(graph)
+    graph.branches.create("side")
+    clean(graph)
+    for branches, stays in ((["main"], True), (None, False)):
+        graph.load(people(f"more{stays}"), mode="append")
+        graph.cleanup(keep=1, min_age="0s", branches=branches, confirm=True)
+        assert engine_of(graph).store.exists(file) == stays
 
 
 # --- garbage ------------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.graph import Graph
 from omnigraph.manifest.boundary import Boundary
 from omnigraph.testing.faults import FaultProxy, Match, Rule, hold
-from omnigraph.upkeep.cleanup import change_head
+from omnigraph.upkeep.cleanup_boundary import change_head
 from tests.component.upkeep.material import engine_of, make, people
 
 ELSEWHERE = Owner("elsewhere", "another-boot", 1, 1)

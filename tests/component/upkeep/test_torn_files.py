@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.commit.engine import MAIN
+from omnigraph.commit.recovery import torn
 from omnigraph.core import failpoints
 from omnigraph.graph import Graph, open_for_repair
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.torn import why_torn
 from omnigraph.table.version_list import version_path
+from omnigraph.upkeep import repair_lines
 from tests.component.upkeep.material import engine_of, make, people, pin_of
 
 DAMAGES = {
@@ -72,7 +78,7 @@ def test_a_torn_newest_version_is_named_and_repaired_and_no_byte_is_lost(local_r
     version, head = made(local_root)
     file = manifest_file(local_root, version)
     tear(file, damage)
-    torn = file.read_bytes()
+    bad = file.read_bytes()
     for read_only in (False, True):
         with pytest.raises(errors.Corruption) as caught:
             og.open(local_root, read_only=read_only)
@@ -88,7 +94,7 @@ def test_a_torn_newest_version_is_named_and_repaired_and_no_byte_is_lost(local_r
     [record] = aside.glob("*.json")
     body = json.loads(record.read_bytes())
     assert body["given_up"] == [head] and body["newest_left"] == version - 1
-    assert (aside / record.stem / body["moved"][0]["path"]).read_bytes() == torn
+    assert (aside / record.stem / body["moved"][0]["path"]).read_bytes() == bad
     with og.open(local_root) as graph:
         assert names(graph) == ["p0", "p1"]
         assert graph.outcome(head).state == "absent"
@@ -139,6 +145,33 @@ def test_a_pin_that_names_a_torn_version_leads_back_where_nothing_was_synced(loc
         assert names(graph) == ["a"]
 
 
+@pytest.mark.parametrize("lost", ["data", "version"])
+def test_what_a_commit_that_was_not_synced_has_lost_is_named_with_the_way_back(local_root: str, lost: str) -> None:
+    with og.init(local_root, "node Person { name: String @key age: I32? bio: String? }", durability="relaxed") as graph:
+        graph.load(people("a"), mode="append")
+        graph.load(people("b"), mode="append")
+        pin = pin_of(graph, "node:Person")
+    table = Path(local_root, TableRef(pin.location, pin.ref).relative)
+    if lost == "data":
+        max((table / "data").iterdir(), key=lambda path: path.stat().st_mtime_ns).write_bytes(b"")
+    else:
+        Path(local_root, version_path(TableRef(pin.location, pin.ref), pin.version)).unlink()
+    with og.open(local_root) as graph:
+        with pytest.raises(errors.Corruption) as caught:
+            names(graph)
+        assert "node:Person" in caught.value.message and f"`omnigraph repair {local_root}`" in caught.value.hint
+        if lost == "version":
+            with pytest.raises(errors.Corruption) as caught:
+                graph.load(people("c"), mode="append")
+            assert (
+                caught.value.facts["version"] == pin.version and f"`omnigraph repair {local_root}`" in caught.value.hint
+            )
+    confirm(local_root)
+    with og.open(local_root) as graph:
+        assert names(graph) == ["a"]
+        graph.load(people("c"), mode="append")
+
+
 def test_a_table_that_is_damaged_later_costs_no_commit(local_root: str) -> None:
     """In the default mode what a version names was synced before it: what is torn since is damage, and no power cut's."""
     with og.init(local_root, "node Person { name: String @key age: I32? bio: String? }", durability="commit") as graph:
@@ -176,6 +209,23 @@ def test_a_short_data_file_of_the_manifest_is_named(local_root: str) -> None:
     tear(file, "empty")
     with pytest.raises(errors.Corruption, match=file.name):
         og.open(local_root)
+
+
+def test_a_version_whose_data_and_transaction_are_both_cut_is_moved_aside(local_root: str) -> None:
+    """Checksums name the transaction, which a reader does not need; the data, which it does, says that it was never written whole."""
+    version, head = made(local_root)
+    with og.open(local_root, read_only=True) as graph:
+        handle = engine_of(graph).latest(MAIN).handle
+        file = Path(handle.uri, "data", handle.get_fragments()[-1].metadata.files[0].path)
+    [transaction] = Path(local_root, layout.MANIFEST, "_transactions").glob(f"{version - 1}-*.txn")
+    tear(file, "empty")
+    tear(transaction)
+    with pytest.raises(errors.Corruption, match=transaction.name):
+        og.open(local_root)
+    [line] = confirm(local_root).lines
+    assert (line.action, line.newest_left, line.given_up) == ("healed", version - 1, (head,))
+    with og.open(local_root) as graph:
+        assert names(graph) == ["p0", "p1"]
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------------
@@ -229,6 +279,92 @@ def test_a_table_that_never_came_to_be_does_not_stop_recovery(local_root: str) -
         assert list(graph.intents()) == []
         graph.schema.apply(text)
         graph.load([{"type": "Thing", "data": {"name": "x"}}], mode="append")
+
+
+# --- two at once ------------------------------------------------------------------------------------------------------------
+
+
+def beside_a_slow_one(first: Callable[[], object], then: Callable[[], object]) -> bool:
+    """Whether ``then`` came through while ``first`` had moved nothing yet, and went on after it."""
+    moving, go = threading.Event(), threading.Event()
+
+    def hold(**_: object) -> None:
+        moving.set()
+        assert go.wait(30)
+
+    with ThreadPoolExecutor(1) as pool, failpoints.armed("torn.before_delete", hold):
+        slow = pool.submit(first)
+        assert moving.wait(30)
+        try:
+            then()
+            done = True
+        except (errors.Conflict, errors.Corruption):
+            done = False
+        go.set()
+        slow.result(30)
+    return done
+
+
+def test_a_slow_repair_does_not_take_the_version_that_was_written_after_another_one(
+    local_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torn, "WAIT_S", 0.2)
+    version, _ = made(local_root)
+    tear(manifest_file(local_root, version))
+
+    def repair_and_write() -> None:
+        confirm(local_root)
+        with og.open(local_root) as graph:
+            graph.load(people("next"), mode="append")
+
+    written = beside_a_slow_one(lambda: confirm(local_root), repair_and_write)
+    assert manifest_file(local_root, version).exists()  # made anew by the heal that follows a repair
+    with og.open(local_root) as graph:
+        assert names(graph) == (["next", "p0", "p1"] if written else ["p0", "p1"])
+        graph.load(people("last"), mode="append")
+
+
+def test_a_slow_open_does_not_take_the_version_that_was_written_after_another_one(
+    local_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torn, "WAIT_S", 0.2)
+    tear(Path(local_root, interrupted(local_root)))
+
+    def open_and_write() -> None:
+        with og.open(local_root) as graph:
+            graph.load(people("next"), mode="append")
+
+    written = beside_a_slow_one(lambda: og.open(local_root).close(), open_and_write)
+    with og.open(local_root) as graph:
+        assert names(graph) == (["next", "p0", "p1"] if written else ["p0", "p1"])
+        graph.load(people("last"), mode="append")
+
+
+def test_of_two_repairs_the_second_finds_nothing_to_do(local_root: str) -> None:
+    version, _ = made(local_root)
+    tear(manifest_file(local_root, version))
+    moving, looked = threading.Event(), threading.Event()
+    real = repair_lines._look
+
+    def look(*args: Any) -> Any:
+        found = real(*args)
+        if threading.current_thread() is not threading.main_thread() and not looked.is_set():
+            looked.set()
+            assert moving.wait(30)
+        return found
+
+    with ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repair_lines, "_look", look)
+        second = pool.submit(confirm, local_root)
+        assert looked.wait(30)
+        [line] = confirm(local_root).lines
+        with og.open(local_root) as graph:
+            graph.load(people("next"), mode="append")
+        moving.set()
+        [again] = second.result(30).lines
+    assert (line.action, len(line.moved)) == (again.action, 1) == ("healed", 1) and again.moved == ()
+    with og.open(local_root) as graph:
+        assert names(graph) == ["next", "p0", "p1"]
 
 
 # --- nothing that holds data is called absent -------------------------------------------------------------------------------

@@ -72,22 +72,25 @@ def remember_own_rows(engine: Engine, txn: Txn, plan: PublishPlan, results: Mapp
     """Tell the key cache what this write has put into its tables, so that the next look-up need not read it."""
     for chain in plan.landing:
         result = results.get(chain.key)
-        if result is None or result.landing is not Landing.EXACT or len(chain.effects) != 1 or chain.base is None:
+        forks = chain.effects[0].kind == "fork"
+        if result is None or result.landing is not Landing.EXACT or chain.base is None:
             continue
-        staged = result.staged[0]
-        if not staged.cacheable:
+        if len(chain.effects) != (2 if forks else 1) or not result.staged[-1].cacheable:
             continue
+        staged, target = result.staged[-1], chain.effects[-1].target
+        assert staged.transaction is not None and target is not None, "what has landed was sent, to a planned place"
         pin = txn.pin(chain.key)
         ref = TableRef(pin.location, pin.ref)
-        if pin.rows == 0:
+        if pin.rows == 0 and not forks:
             # Nothing has asked an empty table anything; told its layout, the cache can follow what becomes of it.
             engine.keys.put_layout(ref.relative, txn.pinned(pin.key).layout)
         engine.keys.note_commit(
             ref.location,
-            ref.relative,
+            TableRef(target.path, target.ref).relative,
             pin.version,
             result.handle,
             staged.transaction.operation,
             staged.rows,
             staged.deleted,
+            base_line=ref.relative,
         )

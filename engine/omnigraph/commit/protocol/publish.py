@@ -312,12 +312,9 @@ def is_source_gone(engine: Engine, source: Source, meter: Meter) -> bool:
     """Whether a cleanup may be deleting this state. A checkpoint on it has kept it all along."""
     if swap_stands(source.manifest_version, engine.boundary.value(source.identity, repeated=0, meter=meter)):
         return False
-    from omnigraph.manifest.checkpoints import list_checkpoints
+    from omnigraph.manifest.checkpoints import proven_to_keep
 
-    return not any(
-        (one.identity, one.manifest_version, one.commit_id) == (source.identity, source.manifest_version, source.commit)
-        for one in list_checkpoints(engine.store, meter)
-    )
+    return not proven_to_keep(engine.store, source.identity, source.manifest_version, source.commit, meter=meter)
 
 
 def ended(engine: Engine, held: Held, plan: PublishPlan, meter: Meter) -> tuple[End, Lineage]:

@@ -60,10 +60,13 @@ def _judge(
 
 
 def _follow_hint(root: str) -> None:
-    """A graph that does not open after a power cut says which command puts it right; carry it out."""
+    """A graph that does not read after a power cut says which command puts it right; carry it out."""
     try:
-        with opened(root) as engine:
-            content_of(engine)
+        with graphs.open(root) as graph:
+            for branch in graph.branches.list():
+                snapshot = graph.snapshot(branch.name)
+                for declared in snapshot.catalog.types():
+                    snapshot.to_arrow(declared.name)
     except NotFound:
         return
     except Corruption as error:
