@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import FrameType, SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 import omnigraph as og
 from omnigraph.core.interrupts import is_interrupt
+from omnigraph.store.opening import open_store
+from omnigraph.table.dataset import Tables
+from omnigraph.table.keys import KeyCache
+from omnigraph.table.layout import Fragment, Layout
 from omnigraph.testing.children import Child
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -66,6 +71,76 @@ def test_an_interrupt_is_never_wrapped(tmp_path: Path) -> None:
     interrupted = ended.pop("interrupted")
     assert dict(ended) == {}
     assert interrupted > ROUNDS, "the interrupts were met while something ran"
+
+
+class _Interrupting:
+    """Where a table lies, whose comparisons an interrupt may end."""
+
+    left = 1 << 30
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def _count(self) -> None:
+        _Interrupting.left -= 1
+        if _Interrupting.left < 0:
+            _Interrupting.left = 1 << 30
+            raise KeyboardInterrupt
+
+    def __hash__(self) -> int:
+        self._count()
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        self._count()
+        return isinstance(other, _Interrupting) and self.name == other.name
+
+
+@pytest.mark.parametrize("after", range(12))
+def test_tables_are_remembered_after_an_interrupt_at_any_comparison(tmp_path: Path, after: int) -> None:
+    tables, handle = Tables(open_store(str(tmp_path))), cast(Any, SimpleNamespace(version=3))
+    names = [cast(Any, _Interrupting(str(number))) for number in range(9)]
+    for name in names:
+        tables.remember(name, handle)
+    _Interrupting.left = after
+    with contextlib.suppress(KeyboardInterrupt):
+        tables.remember(cast(Any, _Interrupting("4")), handle)
+        tables.forget(cast(Any, _Interrupting("4")))
+    _Interrupting.left = 1 << 30
+    more = [cast(Any, _Interrupting(str(number))) for number in range(40)]
+    for name in more:
+        tables.remember(name, handle)
+    assert all(tables.held(name, 3) for name in more)
+    assert len(tables._handles) == 40 and len(list(reversed(tables._handles.values()))) == 40
+
+
+@pytest.mark.parametrize("after", range(8))
+def test_a_column_whose_merging_was_interrupted_is_asked_for_again(after: int) -> None:
+    class Rows(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            for number, value in enumerate(super().__iter__()):
+                if number == after:
+                    raise KeyboardInterrupt
+                yield value
+
+    cache, values = KeyCache(), [f"k{number}" for number in range(8)]
+    fragment = Fragment(id=0, files="f", rows=8, deletion=None, deleted_rows=0)
+    layout = Layout(2, {0: fragment}, {"f": (0,)}, {"id": 1}, pa.schema([]), {})
+    other = Fragment(id=1, files="g", rows=1, deletion=None, deleted_rows=0)
+    cache.put_column("t", other, 1, ["k0"])
+    with pytest.raises(KeyboardInterrupt):
+        cache.put_column("t", fragment, 1, Rows(values))
+    assert cache.missing("t", "t", layout, 1) == [fragment], "a column that lacks places counts as absent"
+    cache.put_column("t", fragment, 1, values)
+    assert cache.missing("t", "t", layout, 1) == []
+    assert cache.small_places("t", layout, 1, values) == [(number, number) for number in range(8)]
+
+
+def test_a_wait_that_an_interrupt_ended_is_one() -> None:
+    error = RuntimeError("cannot release un-acquired lock")
+    assert not is_interrupt(error)
+    error.__context__ = KeyboardInterrupt()
+    assert is_interrupt(error)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import re
 # Of Arrow's streams, which Lance and DuckDB draw through Python.
 _WRAPPED = re.compile(r"(?:External error: |Python exception: .*)KeyboardInterrupt\b", re.DOTALL)
 _OF_DUCKDB = "Query interrupted"
+# Of a wait for a thread that an interrupt ends while it takes its lock back; what was raised first is the context.
+_OF_WAITING = "cannot release un-acquired lock"
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -16,4 +18,6 @@ def is_interrupt(error: BaseException) -> bool:
         return True
     if isinstance(error, RuntimeError) and str(error) == _OF_DUCKDB:
         return True
+    if isinstance(error, RuntimeError) and str(error) == _OF_WAITING:
+        return isinstance(error.__context__, KeyboardInterrupt)
     return isinstance(error, Exception) and _WRAPPED.search(str(error)) is not None

@@ -18,6 +18,7 @@ from typing import Any, Final
 from omnigraph.core import metrics, progress, traces
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
 from omnigraph.core.errors import OmnigraphError
+from omnigraph.core.interrupts import is_interrupt
 from omnigraph.core.meter import Meter, StorageCost, watching
 from omnigraph.core.redact import redact_text
 
@@ -103,6 +104,11 @@ def operating(
         raise
     except (KeyboardInterrupt, GeneratorExit):
         outcome = "interrupted"
+        raise
+    except Exception as error:
+        if is_interrupt(error):
+            outcome = "interrupted"
+            raise KeyboardInterrupt from error
         raise
     finally:
         _current.reset(token)

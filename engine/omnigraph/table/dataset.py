@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -97,8 +96,10 @@ class Tables:
         self._options = store.lance_options()
         self._session = lance.Session()  # type: ignore[attr-defined]  # public, but not in its __all__
         self._lock = threading.Lock()
-        self._handles: OrderedDict[tuple[TableRef, int], LanceDataset] = OrderedDict()
-        self._transactions: OrderedDict[tuple[TableRef, int], VersionTx] = OrderedDict()
+        # What was used last is at the end. Plain dicts: an interrupt while the hash of a key is computed leaves an ``OrderedDict``
+        # with an entry that it lists and does not have.
+        self._handles: dict[tuple[TableRef, int], LanceDataset] = {}
+        self._transactions: dict[tuple[TableRef, int], VersionTx] = {}
         self._files: dict[TableRef, LanceFileSession] = {}
 
     # --- opening ----------------------------------------------------------------------------------------------------
@@ -131,15 +132,18 @@ class Tables:
 
     def _at(self, ref: TableRef, version: int, meter: Meter | None, cls: str) -> LanceDataset:
         with self._lock:
-            found = self._handles.get((ref, version))
+            found = self._handles.pop((ref, version), None)
             if found is not None:
-                self._handles.move_to_end((ref, version))
+                self._handles[(ref, version)] = found
                 return found
         try:
             with translated(f"open {ref.relative} at version {version}"):
                 return self.remember(ref, self._open(ref, version, meter, cls))
         except OmnigraphError as error:
-            raise not_whole(self._store, ref, version, error) from error
+            meant = not_whole(self._store, ref, version, error)
+            if meant is error:  # nothing is its own cause
+                raise
+            raise meant from error
 
     def open_latest(self, ref: TableRef, meter: Meter | None = None, cls: str = "versions") -> LanceDataset:
         with translated(f"open {ref.relative}"):
@@ -170,10 +174,10 @@ class Tables:
 
     def remember(self, ref: TableRef, handle: LanceDataset) -> LanceDataset:
         with self._lock:
+            self._handles.pop((ref, handle.version), None)
             self._handles[(ref, handle.version)] = handle
-            self._handles.move_to_end((ref, handle.version))
             while len(self._handles) > HANDLES_MAX:
-                self._handles.popitem(last=False)
+                del self._handles[next(iter(self._handles))]
         return handle
 
     def held(self, ref: TableRef, version: int) -> bool:
@@ -321,7 +325,7 @@ class Tables:
             with self._lock:
                 self._transactions[(ref, version)] = note
                 while len(self._transactions) > VERSION_TX_MAX:
-                    self._transactions.popitem(last=False)
+                    del self._transactions[next(iter(self._transactions))]
         return note
 
     def _read_transaction(self, handle: LanceDataset, version: int, meter: Meter | None) -> VersionTx | None:
@@ -368,7 +372,10 @@ def translated(what: str) -> Iterator[None]:
         with panics_raised():
             yield
     except Exception as error:
-        raise translate(error, what) from error
+        found = translate(error, what)
+        if found is error:  # nothing is its own cause
+            raise
+        raise found from error
 
 
 def bases_in_use(handle: LanceDataset) -> bool:

@@ -18,7 +18,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,10 @@ import pyarrow as pa
 from omnigraph.table.distinct import sorted_distinct
 from omnigraph.table.key_columns import NOTHING_DELETED, Deletions, as_key, one_buffer, split_addresses
 from omnigraph.table.key_order import BYTES_PER_ROW, KeyOrder, order_of
-from omnigraph.table.layout import Fragment, Layout, advance, arrive
+from omnigraph.table.layout import Fragment, Layout, advance, arrive, describe
+
+if TYPE_CHECKING:
+    from lance.fragment import FragmentMetadata
 
 BYTES_MAX = 256 << 20
 """Default bound: about eight million keys of 26 characters."""
@@ -48,13 +51,15 @@ FileField = tuple[str, int]
 
 
 class _Pool:
-    """Small columns of one table and field, merged: value → places."""
+    """Small columns of one table and field, merged: value → places. ``is_filling``: a column is being merged in, or was when an
+    interrupt came, and lacks places."""
 
-    __slots__ = ("columns", "places")
+    __slots__ = ("columns", "is_filling", "places")
 
     def __init__(self) -> None:
         self.places: dict[Any, list[tuple[str, int]]] = {}
         self.columns: dict[str, list[Any]] = {}
+        self.is_filling = False
 
 
 @dataclass(frozen=True)
@@ -157,13 +162,16 @@ class KeyCache:
         rows: pa.Table | None = None,
         deleted: pa.Array[Any] | None = None,
         columns: Sequence[str] = ("id", "src", "dst"),
+        *,
+        base_line: str | None = None,
     ) -> None:
         """Take over what this process has just committed, so that its own next look-up reads nothing.
 
         ``rows`` are the rows of the new fragments in the order written (left out where they were streamed), ``deleted``
-        the row addresses that the operation deleted. Anything that cannot be followed is left to be read when needed.
+        the row addresses that the operation deleted. ``base_line``: the line that ``line`` was forked from just before, at
+        the base version. Anything that cannot be followed is left to be read when needed.
         """
-        base = self.layout(line, base_version)
+        base = self.layout(line if base_line is None else base_line, base_version)
         moved = advance(base, handle, operation) if base is not None else None
         if moved is None and handle.version == base_version + 1:
             moved = arrive(handle, operation)
@@ -223,10 +231,15 @@ class KeyCache:
                 self._charge(("large", fragment.files, field), flat.nbytes)
 
     def _put_small(self, table: str, files: str, field: int, values: list[Any]) -> None:
-        pool = self._pools.setdefault((table, field), _Pool())
+        pool = self._pools.get((table, field))
+        if pool is not None and pool.is_filling:
+            self._evict(("pool", table, field))
+            pool = None
+        if pool is None:
+            pool = self._pools[(table, field)] = _Pool()
         if files in pool.columns:
             return
-        pool.columns[files] = values
+        pool.is_filling = True
         places = pool.places
         size = 120
         for offset, value in enumerate(values):
@@ -238,6 +251,8 @@ class KeyCache:
                 places[value] = [(files, offset)]
             else:
                 found.append((files, offset))
+        pool.columns[files] = values  # last: a column that is held has all its places
+        pool.is_filling = False
         self._charge(("pool", table, field), size)
 
     def put_deletions(self, fragment: Fragment, offsets: np.ndarray[Any, Any]) -> None:
@@ -255,6 +270,11 @@ class KeyCache:
             return NOTHING_DELETED
         return self._deletions.get((fragment.files, fragment.deletion))
 
+    def deleted_offsets(self, fragment: FragmentMetadata) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+        """The same of a fragment as Lance describes it."""
+        found = self.deletions(describe(fragment))
+        return None if found is None else found.offsets
+
     def _charge(self, unit: tuple[Any, ...], size: int) -> None:
         self._units[unit] = self._units.get(unit, 0) + size
         self._units.move_to_end(unit)
@@ -263,7 +283,7 @@ class KeyCache:
             self._evict(next(iter(self._units)))
 
     def _evict(self, unit: tuple[Any, ...]) -> None:
-        self._bytes -= self._units.pop(unit)
+        self._bytes -= self._units.pop(unit, 0)
         self._epoch += 1
         self._complete.clear()  # of a past epoch, and each holds on to the columns it was gathered from
         kind, *name = unit
