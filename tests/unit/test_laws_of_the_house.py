@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.commit import effects, steps, upkeep_steps
+from omnigraph.commit import advance, effects, steps, upkeep_steps
 from omnigraph.commit.builder import Work
+from omnigraph.commit.deadline import Deadline
+from omnigraph.core.clock import ManualClock
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "engine" / "omnigraph"
@@ -78,6 +80,104 @@ def test_the_loop_alone_swaps_the_manifest() -> None:
 
 def test_a_second_loop_would_be_found() -> None:
     assert swapping([("mine.py", "after = engine.manifest.swap(held, written)")]) == {"mine.py"}
+
+
+LOOPS = ("advance", "edit_head")
+
+
+def bounds_of_callers(files: Iterable[tuple[str, str]]) -> list[str]:
+    """Callers of the loop that name none of its policies, make one, or loop around it."""
+    found = []
+    for name, text in files:
+        if re.search(r"from omnigraph\.commit import [^\n]*\badvance\b", text):
+            found.append(f"{name}: hides what it calls of the loop")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.For | ast.While):
+                called = [one for one in ast.walk(node) if isinstance(one, ast.Call) and called_name(one) in LOOPS]
+                found += [f"{name}: loops around {called_name(one)}" for one in called]
+            elif isinstance(node, ast.Call) and called_name(node) == "SwapPolicy":
+                found.append(f"{name}: makes a policy")
+            elif isinstance(node, ast.Call) and called_name(node) == "Terms" and imports_the_loop(text):
+                policy = node.args[0] if node.args else None
+                if not (
+                    isinstance(policy, ast.Name) and isinstance(getattr(advance, policy.id, None), advance.SwapPolicy)
+                ):
+                    found.append(f"{name}: names no policy")
+    return found
+
+
+def called_name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def imports_the_loop(text: str) -> bool:
+    return "from omnigraph.commit.advance import" in text
+
+
+# A round of healing follows one that has published: what it meets is new.
+HEALS_ON = "engine/omnigraph/commit/recovery/drift.py: loops around advance"
+
+
+def test_a_caller_of_the_loop_names_a_policy_and_brings_no_bound() -> None:
+    files = [(name, text) for name, text in code(ENGINE) if name != THE_LOOP]
+    assert len([name for name, text in files if imports_the_loop(text)]) > 8
+    assert bounds_of_callers(files) == [HEALS_ON]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "advance(engine, branch, propose, Terms(24))",
+        "advance(engine, branch, propose, Terms(ATTEMPTS_MAX))",
+        "advance(engine, branch, propose, Terms(replace(PUBLISH, attempts=60)))",
+        "mine = SwapPolicy(24, 60.0)",
+        "for _ in range(24): advance(engine, branch, propose, Terms(PUBLISH))",
+        "from omnigraph.commit import advance",
+        "while True: edit_head(engine, branch, edit, Terms(ONE_ROW))",
+    ],
+)
+def test_a_bound_of_a_callers_own_would_be_found(line: str) -> None:
+    assert len(bounds_of_callers([("mine.py", f"from omnigraph.commit.advance import Terms\n{line}\n")])) == 1
+
+
+def test_every_policy_has_a_bound_and_says_whose_time_it_is() -> None:
+    policies = {name: one for name, one in vars(advance).items() if isinstance(one, advance.SwapPolicy)}
+    assert len(policies) == 5
+    for name, one in policies.items():
+        assert one.attempts > 1, name
+        assert isinstance(one.lasts, advance.Ends) or one.lasts > 0, name
+
+
+def test_a_deadline_goes_with_the_policy_that_ends_with_it_and_with_no_other() -> None:
+    deadline = Deadline(ManualClock(), 1)
+    assert advance.Terms(advance.TO_THE_DEADLINE, deadline).deadline is deadline
+    with pytest.raises(AssertionError):
+        advance.Terms(advance.TO_THE_DEADLINE)
+    with pytest.raises(AssertionError):
+        advance.Terms(advance.ONE_ROW, deadline)
+
+
+# Modules of the protocol that wait by themselves, and what for: none of them waits to swap again.
+PAUSES = {
+    "engine/omnigraph/commit/advance.py": "the one loop",
+    "engine/omnigraph/commit/maintain.py": "for the plans of others to end, before a turn and after it",
+    "engine/omnigraph/commit/protocol/admission.py": "back-pressure, once a write",
+    "engine/omnigraph/commit/queue/line.py": "for those ahead in the queue",
+    "engine/omnigraph/commit/recovery/recover.py": "for the operation that stands in the way",
+    "engine/omnigraph/commit/recovery/torn.py": "for the lock of another process that moves files",
+}
+
+
+def pausing(files: Iterable[tuple[str, str]]) -> set[str]:
+    return {name for name, text in files if "clock.sleep(" in text}
+
+
+def test_the_loop_alone_waits_to_swap_again() -> None:
+    assert pausing(code(ENGINE / "commit")) == set(PAUSES)
+
+
+def test_a_pause_elsewhere_would_be_found() -> None:
+    assert pausing([("mine.py", "self.engine.clock.sleep(0.1)")]) == {"mine.py"}
 
 
 # --- a solo write reads as one page ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omnigraph.branch import names
-from omnigraph.commit.advance import Answer, Answered, GaveUp, Spots, Swap, Swapped, Terms, advance
+from omnigraph.commit.advance import TO_THE_DEADLINE, Answer, Answered, GaveUp, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.plan import BranchName
@@ -21,8 +21,6 @@ from omnigraph.manifest.state import Change
 from omnigraph.manifest.swap import Held
 from omnigraph.options import CommitOptions
 from omnigraph.store import layout
-
-ATTEMPTS_MAX = 1000  # a busy branch is swapped often; the deadline ends it
 
 
 def delete_branch(engine: Engine, options: CommitOptions, meter: Meter) -> tuple[NameEntry, Held]:
@@ -72,7 +70,7 @@ def _close(engine: Engine, entry: NameEntry, options: CommitOptions, deadline: D
         engine,
         BranchName(entry.name, entry.identity),
         propose,
-        Terms(ATTEMPTS_MAX, deadline, spots=Spots("branch.before_close", "branch.after_close")),
+        Terms(TO_THE_DEADLINE, deadline, spots=Spots("branch.before_close", "branch.after_close")),
         meter=meter,
     )
     if isinstance(ended, Swapped):

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from enum import Enum
+from typing import Final, Generic, Protocol, TypeVar
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import swap_stands
@@ -27,7 +28,50 @@ from omnigraph.table.errors import is_full
 
 T = TypeVar("T")
 
+# --- how long to go on --------------------------------------------------------------------------------------------------
+
 BACKOFF_ATTEMPTS_MAX = 6  # the pause grows no further: losing to others says nothing about how busy the next moment is
+
+
+class Ends(Enum):
+    """Whose time a policy without seconds of its own ends with."""
+
+    WITH_THE_CALLER = "with the caller"  # the deadline that the caller was given
+    WITH_ITS_ATTEMPTS = "with its attempts"  # no time: what follows the last attempt is dearer than one more
+
+
+@dataclass(frozen=True)
+class SwapPolicy:
+    """How often and how long one kind of caller tries. ``lasts``: seconds from the first attempt, or whose time it is.
+    ``resolute``: go on after every failure of the store, because what was begun has to be ended.
+
+    Pauses are the same for all, unless the caller knows its rivals: full jitter of a commit, growing up to
+    ``BACKOFF_ATTEMPTS_MAX``."""
+
+    attempts: int
+    lasts: float | Ends
+    resolute: bool = False
+
+
+# The first and five more: a writer that loses more often queues instead. Table commits have been sent by then, so that the
+# alternative to an attempt is an abort, which takes more swaps than the attempt does: no time cuts it short.
+PUBLISH: Final = SwapPolicy(6, Ends.WITH_ITS_ATTEMPTS, resolute=True)
+
+# An abort and the closing of a branch have nothing to fall back on, and each look at an abort may also wait for a writer or
+# restore a table. The deadline ends them; the number only keeps a defect from looping for ever.
+TO_THE_DEADLINE: Final = SwapPolicy(2000, Ends.WITH_THE_CALLER)
+
+# Healing and withdrawn offers: an attempt that finds another recovery at work leaves it the rest, and the next recovery
+# repeats what was not reached. Twice the attempts of a publish, because nobody queues for it.
+RECOVERY: Final = SwapPolicy(12, 60.0)
+
+# A turn of upkeep has rewritten whole tables: giving up throws that away, while a swap lost to writers of other tables costs
+# one look. It may last as long as a turn may wait to begin.
+FAST_FORWARD: Final = SwapPolicy(60, 120.0)
+
+# A change of the head row or of the archive: exclusive use, a cleanup's mark and boundary, compaction of ``__manifest``. It holds no
+# queue position. Beside four writers that are as fast it loses thirty swaps in a row once in 800 times, and can then be repeated.
+ONE_ROW: Final = SwapPolicy(30, 60.0)
 
 
 # --- what a caller proposes ---------------------------------------------------------------------------------------------
@@ -86,24 +130,27 @@ class Rivals(Protocol):
 
 @dataclass(frozen=True)
 class Terms:
-    """How long to go on, and what else happens on the way.
+    """Which policy, and what else happens on the way.
 
-    ``resolute``: go on after every failure of the store, because what was begun has to be ended. ``swapped`` is called between
-    a swap and the look at the boundary, for what may go on beside that look. ``ghost_ends``: a version that no reader will see ends
-    the loop. ``rivals``: how the caller meets the writers it has lost a swap to; without it the loop only waits and looks again."""
+    ``deadline``: the caller's, where the policy ends with it and nowhere else. ``swapped`` is called between a swap and the look
+    at the boundary, for what may go on beside that look. ``ghost_ends``: a version that no reader will see ends the loop.
+    ``rivals``: how the caller meets the writers it has lost a swap to; without it the loop only waits and looks again."""
 
-    attempts: int
+    policy: SwapPolicy
     deadline: Deadline | None = None
-    resolute: bool = False
     spots: Spots = Spots()
     swapped: Callable[[Held], None] | None = None
     ghost_ends: bool = False
     rivals: Rivals | None = None
 
-    def over(self, attempts: int) -> bool:
-        """Whether to stop after so many attempts. One is always made."""
-        late = self.deadline is not None and self.deadline.passed
-        return attempts >= self.attempts or (attempts > 0 and late)
+    def __post_init__(self) -> None:
+        if (self.deadline is not None) != (self.policy.lasts is Ends.WITH_THE_CALLER):
+            raise AssertionError("a caller passes its deadline exactly where the policy ends with it")
+
+    def begin(self, engine: Engine) -> Deadline | None:
+        """The time that the loop has from now."""
+        lasts = self.policy.lasts
+        return self.deadline if isinstance(lasts, Ends) else Deadline(engine.clock, lasts)
 
 
 # --- how it came out ----------------------------------------------------------------------------------------------------
@@ -150,6 +197,7 @@ def advance(
     """Swap what ``propose`` says on the newest state, until it stands or there is an answer. ``held``: the state to try first;
     the newest is loaded otherwise. It stays with the line that the name stands for now."""
     branch = engine.line_of(branch, meter)
+    policy, deadline = terms.policy, terms.begin(engine)
     failure: OmnigraphError | None = None
     may_stand = False
     attempt = 0
@@ -158,7 +206,8 @@ def advance(
         if pause:
             pause_s = engine.timing.jitter_s if terms.rivals is None else terms.rivals.pause_s
             engine.clock.sleep(pause_s(min(attempt + 1, BACKOFF_ATTEMPTS_MAX)))
-        if terms.over(attempt):
+        late = deadline is not None and deadline.passed
+        if attempt >= policy.attempts or (late and attempt > 0):  # one is always made
             return GaveUp(held, failure, may_stand)
         attempt += 1
         pause = True
@@ -198,7 +247,7 @@ def advance(
                 return GaveUp(held, failure, may_stand)
         except OmnigraphError as error:
             # What was begun is ended, and a swap whose outcome is open is never left as if it had failed.
-            if not (terms.resolute or may_stand):
+            if not (policy.resolute or may_stand):
                 raise
             failure = error
 

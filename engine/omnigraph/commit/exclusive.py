@@ -9,8 +9,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from omnigraph.commit.advance import GaveUp, Terms, edit_head
-from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.advance import ONE_ROW, GaveUp, Terms, edit_head
 from omnigraph.commit.engine import MAIN, Engine, known_dead
 from omnigraph.commit.plan import Owner
 from omnigraph.commit.queue import local_operations
@@ -18,9 +17,6 @@ from omnigraph.core.errors import Conflict, OmnigraphError, OutcomeUnknown
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import Head
-
-ATTEMPTS_MAX = 24
-DEADLINE_S = 60.0
 
 
 def claim(engine: Engine, meter: Meter) -> None:
@@ -79,8 +75,7 @@ def _cleared(head: Head, token: str) -> Head:
 
 
 def _edit(engine: Engine, edit: Callable[[Head], Head], what: str, meter: Meter) -> None:
-    terms = Terms(ATTEMPTS_MAX, Deadline(engine.clock, DEADLINE_S))
-    ended = edit_head(engine, MAIN, edit, terms, meter=meter)
+    ended = edit_head(engine, MAIN, edit, Terms(ONE_ROW), meter=meter)
     if not isinstance(ended, GaveUp):
         return
     if ended.may_stand:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from omnigraph.commit.advance import Answer, Answered, GaveUp, Spots, Swap, Swapped, Terms, advance
+from omnigraph.commit.advance import FAST_FORWARD, Answer, Answered, GaveUp, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.builder import Minting, Planned, Work, build_plan
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import End
@@ -37,7 +37,6 @@ from omnigraph.manifest.swap import Held
 KIND = MAINTENANCE
 TURN_S = 1.0  # commits of one turn; what does not fit goes into the next, so that writers wait no longer than that
 BUSY_WAIT_S = 0.5  # writers that do not queue finish in less, or take longer than others should wait for us
-PUBLISH_ATTEMPTS_MAX = 60  # losing the swap to writers of other tables costs nothing but the next look
 
 
 # --- the decision (pure) ------------------------------------------------------------------------------------------------
@@ -288,7 +287,7 @@ def _publish(
         engine,
         plan.branch,
         propose,
-        Terms(PUBLISH_ATTEMPTS_MAX, spots=Spots("maintain.before_swap", "maintain.after_swap")),
+        Terms(FAST_FORWARD, spots=Spots("maintain.before_swap", "maintain.after_swap")),
         meter=meter,
     )
     if isinstance(outcome, Answered):
@@ -339,7 +338,9 @@ def _undo(engine: Engine, branch: str, keys: Sequence[str], op: str, meter: Mete
 def _settle(
     engine: Engine, branch: str, keys: Sequence[str], op: str, wait_s: float, meter: Meter
 ) -> tuple[Held, dict[str, TableDrift]]:
-    """Heal what no operation claims above the pins of these tables, and give writers at work there a moment to end."""
+    """Heal what no operation claims above the pins of these tables, and give writers at work there a moment to end.
+
+    The pause here repeats no swap: it waits for the plans of others to end. What ``heal`` swaps goes through ``advance``."""
     own = frozenset({op})
     started = engine.clock.monotonic()
     while True:

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from omnigraph.commit.advance import Answer, Swap, Terms, advance
+from omnigraph.commit.advance import RECOVERY, Answer, Swap, Terms, advance
 from omnigraph.commit.engine import MAIN, Branch, Engine
 from omnigraph.core.errors import OutcomeUnknown
 from omnigraph.core.meter import Meter
@@ -31,7 +31,7 @@ def bump(engine: Engine, branch: Branch = MAIN) -> None:
         done.append(True)
         return Swap(Change(), {})
 
-    advance(engine, branch, propose, Terms(6), meter=Meter())
+    advance(engine, branch, propose, Terms(RECOVERY), meter=Meter())
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from omnigraph.commit.advance import Answer, Answered, Swap, Swapped, Terms, advance
+from omnigraph.commit.advance import RECOVERY, Answer, Answered, Swap, Swapped, Terms, advance
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.plan import Delta, Registration
 from omnigraph.commit.properties import Counts
@@ -94,7 +94,7 @@ def give_away(engine: Engine, keys: list[str]) -> None:
             Answer(None) if all(held.state.tables[key] == pin for key, pin in pins.items()) else Swap(Change(pins), {})
         )
 
-    ended = advance(engine, MAIN, propose, Terms(6), meter=Meter())
+    ended = advance(engine, MAIN, propose, Terms(RECOVERY), meter=Meter())
     if not isinstance(ended, Swapped | Answered):
         raise AssertionError("a quiet graph takes the change")
 

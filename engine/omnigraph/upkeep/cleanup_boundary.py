@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from omnigraph.commit.advance import GaveUp, Terms, edit_head
-from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.advance import ONE_ROW, GaveUp, Terms, edit_head
 from omnigraph.commit.engine import Branch, Engine
 from omnigraph.commit.plan import BranchName
 from omnigraph.core.errors import Conflict
@@ -20,9 +19,6 @@ from omnigraph.store import layout
 from omnigraph.upkeep.cleanup_look import Look
 from omnigraph.upkeep.cleanup_plan import LinePlan
 from omnigraph.wire.cleanup import CleanupPlan
-
-SWAP_ATTEMPTS_MAX = 30
-SWAP_DEADLINE_S = 60.0
 
 
 def raise_boundaries(
@@ -79,8 +75,7 @@ def _doomed(ref: str | None, plan: CleanupPlan) -> bool:
 
 def change_head(engine: Engine, branch: Branch, edit: Callable[[Head], Head], meter: Meter) -> None:
     """One swap that changes the head row and adds no commit."""
-    terms = Terms(SWAP_ATTEMPTS_MAX, Deadline(engine.clock, SWAP_DEADLINE_S))
-    ended = edit_head(engine, branch, edit, terms, meter=meter)
+    ended = edit_head(engine, branch, edit, Terms(ONE_ROW), meter=meter)
     if isinstance(ended, GaveUp):
         if ended.error is not None:
             raise ended.error

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from omnigraph.commit.advance import Answer, Answered, GaveUp, Spots, Swap, Swapped, Terms, advance
-from omnigraph.commit.deadline import Deadline
+from omnigraph.commit.advance import ONE_ROW, Answer, Answered, GaveUp, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.core.errors import Conflict, InvalidInput
 from omnigraph.core.meter import Meter
@@ -16,8 +15,6 @@ from omnigraph.manifest.swap import Held, Merged
 from omnigraph.wire.optimize import ManifestReport
 
 ROWS_MAX = 65_536  # of one merged fragment: some 20 MB of receipts, read whole by a look-up that comes so far
-ATTEMPTS_MAX = 30
-DEADLINE_S = 60.0
 
 
 def compact_manifest(
@@ -31,11 +28,7 @@ def compact_manifest(
         engine,
         branch,
         compacting.propose,
-        Terms(
-            ATTEMPTS_MAX,
-            Deadline(engine.clock, DEADLINE_S),
-            spots=Spots("compact.before_swap", "compact.after_swap"),
-        ),
+        Terms(ONE_ROW, spots=Spots("compact.before_swap", "compact.after_swap")),
         meter=meter,
     )
     if isinstance(ended, Swapped):

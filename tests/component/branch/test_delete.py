@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -177,7 +178,7 @@ def test_a_closing_swap_of_which_nothing_is_known_says_so(graph: og.Graph, monke
     def silent(*_: Any, **__: Any) -> Any:
         raise SwapUnknown("no answer")
 
-    monkeypatch.setattr(deleting, "ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(deleting, "TO_THE_DEADLINE", replace(deleting.TO_THE_DEADLINE, attempts=2))
     with monkeypatch.context() as patch, pytest.raises(OutcomeUnknown):
         patch.setattr(engine.manifest, "swap", silent)
         graph.branches.delete("feature")

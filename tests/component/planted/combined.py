@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from omnigraph.commit import decide, taking_along
-from omnigraph.commit.advance import Answer, Swap, Terms, advance
+from omnigraph.commit.advance import RECOVERY, Answer, Swap, Terms, advance
 from omnigraph.commit.decide import Check, Lineage, PublishCheck
 from omnigraph.commit.durable import Durable
 from omnigraph.commit.engine import MAIN, Engine
@@ -89,7 +89,7 @@ def a_plan_that_was_aborted(engines: Engines) -> list[str]:
         given_up = held.state.in_tail(made.id) is not None
         return Answer(None) if given_up else Swap(abort_change(made, held.state, {}, None, 1), {})
 
-    advance(third, MAIN, give_up, Terms(6), meter=Meter())
+    advance(third, MAIN, give_up, Terms(RECOVERY), meter=Meter())
     _helped_by(engines, _combining(engines))
     Graph(engines()).recover(grace_s=0)
     return wrong(engines(), {T1: ["mine"], T2: []})

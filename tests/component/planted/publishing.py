@@ -130,7 +130,7 @@ def a_claim_fails(engines: Engines) -> list[str]:
     engine = engines()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine.timing, "jitter_s", lambda attempt: 0.0)
-        left = iter(range(exclusive.ATTEMPTS_MAX))
+        left = iter(range(advance.ONE_ROW.attempts))
         newest = engine.manifest.open_latest
 
         def silent(*args: Any, **facts: Any) -> Held:

@@ -8,9 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
-from omnigraph.commit.advance import Answer, Answered, GaveUp, LookAgain, Spots, Swap, Swapped, Terms, advance
+from omnigraph.commit.advance import (
+    TO_THE_DEADLINE,
+    Answer,
+    Answered,
+    GaveUp,
+    LookAgain,
+    Spots,
+    Swap,
+    Swapped,
+    Terms,
+    advance,
+)
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import Above, End, Undo, moved_writes, undo_table
 from omnigraph.commit.effects import Chain, GivenUp
@@ -28,8 +40,6 @@ from omnigraph.manifest.state import Change, State
 from omnigraph.manifest.swap import Held
 from omnigraph.table.dataset import CommitUnknown, NotLanded, TableRef, same_files
 from omnigraph.table.errors import is_full, no_room
-
-ROUNDS_MAX = 2000  # each round waits, restores or swaps; the deadline ends it long before
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,14 @@ class _Restored:
     handle: Any
 
 
+class _Left(Enum):
+    """What is left to do where no restore of ours stands, the more the higher."""
+
+    NOTHING = 0
+    LOOK_AGAIN = 1  # another operation has moved, or was waited for
+    PAUSE = 2  # our restore did not land, or nobody knows whether it did: look again after a pause
+
+
 GiveWay = Callable[[str, int], bool]
 
 
@@ -83,7 +101,7 @@ def end_by_abort(
         engine,
         plan.branch,
         undoing.propose,
-        Terms(ROUNDS_MAX, deadline, spots=Spots("abort.before_swap", "abort.after_swap")),
+        Terms(TO_THE_DEADLINE, deadline, spots=Spots("abort.before_swap", "abort.after_swap")),
         meter=meter,
     )
     if isinstance(outcome, Answered):
@@ -120,8 +138,9 @@ class _Undoing:
             )
         if held.state.identity != self.plan.branch.identity or held.state.head.closed is not None:
             return Answer(Aborted(held, False, {}))
-        if self._undo_tables(held.state):
-            return LookAgain()
+        left = self._undo_tables(held.state)
+        if left is not _Left.NOTHING:
+            return LookAgain(pause=left is _Left.PAUSE)
         if not self.restored and not self.record and moved_writes(held.state, self.plan):
             return Answer(Aborted(held, False, {}))
         change = abort_change(self.plan, held.state, self._pins(held.state), self.actor, self.engine.clock.now_us())
@@ -130,9 +149,9 @@ class _Undoing:
     def _pins(self, state: State) -> dict[str, Pin]:
         return {key: achieved_pin(state.tables[key], one.handle) for key, one in self.restored.items()}
 
-    def _undo_tables(self, state: State) -> bool:
-        """Bring each touched table back to its pin. True: something moved or was waited for, so start over."""
-        again = False
+    def _undo_tables(self, state: State) -> _Left:
+        """Bring each touched table back to its pin, and say what is left of it."""
+        left = _Left.NOTHING
         for chain in self.plan.landing:
             if chain.key not in self.touched:
                 continue
@@ -147,11 +166,12 @@ class _Undoing:
             outcome = self._undo_table(chain, pin)
             if isinstance(outcome, _Restored):
                 self.restored[chain.key] = outcome
-            again = again or outcome is True
-        return again
+            else:
+                left = max(left, outcome, key=lambda one: one.value)
+        return left
 
-    def _undo_table(self, chain: Chain, pin: Pin) -> _Restored | bool:
-        """A restore that stands, False where there is nothing to do, True to look again."""
+    def _undo_table(self, chain: Chain, pin: Pin) -> _Restored | _Left:
+        """A restore that stands, or what is left to do."""
         engine, plan, meter = self.engine, self.plan, self.meter
         ref = TableRef(pin.location, pin.ref)
         handle = engine.tables.open(ref, pin.version, meter)
@@ -168,9 +188,10 @@ class _Undoing:
             other_pending=other is not None and engine.intents.read(other, meter) is not None,
         )
         if undo is Undo.NOTHING:
-            return False
+            return _Left.NOTHING
         if undo is Undo.YIELD:
-            return other is not None and self.give_way(other, 1)
+            waited = other is not None and self.give_way(other, 1)
+            return _Left.LOOK_AGAIN if waited else _Left.NOTHING
         if undo is Undo.PUBLISH_RESTORE:
             above_it = engine.tables.open(ref, pin.version + 1, meter)
             if same_files(handle, above_it):
@@ -178,7 +199,7 @@ class _Undoing:
             # The version claims to restore the pin and names other files: restore again on top of it.
         return self._restore(chain.key, ref, pin, handle)
 
-    def _restore(self, key: str, ref: TableRef, pin: Pin, handle: Any) -> _Restored | bool:
+    def _restore(self, key: str, ref: TableRef, pin: Pin, handle: Any) -> _Restored | _Left:
         engine = self.engine
         failpoints.hit("abort.before_restore", table_key=key)
         properties = of_restore(self.plan.op, self.plan.id)
@@ -189,8 +210,7 @@ class _Undoing:
             if is_full(error):
                 raise no_room(f"table {key} could not be put back", error) from error
             # Either way the next look finds what stands there. The same Restore is never sent again.
-            engine.clock.sleep(engine.timing.jitter_s(2))
-            return True
+            return _Left.PAUSE
         engine.tables.check_restored(handle, landed)
         failpoints.hit("abort.after_restore", table_key=key)
         return _Restored(pin.version, landed)

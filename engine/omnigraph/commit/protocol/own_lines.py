@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from omnigraph.commit.advance import Answer, Answered, Spots, Swap, Swapped, Terms, advance
+from omnigraph.commit.advance import PUBLISH, Answer, Answered, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.builder import Minting, Planned, Work, build_plan
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import End, forks_published, moved_writes
@@ -24,7 +24,7 @@ from omnigraph.commit.plan import MAINTENANCE
 from omnigraph.commit.properties import OP, PLAN
 from omnigraph.commit.protocol.apply import Landing, Sending, apply
 from omnigraph.commit.protocol.compensate import WasPublished, end_by_abort
-from omnigraph.commit.protocol.publish import ATTEMPTS_MAX, ended
+from omnigraph.commit.protocol.publish import ended
 from omnigraph.commit.queue import local_operations
 from omnigraph.commit.steps import ForkTable, StagedFiles
 from omnigraph.core import failpoints
@@ -135,9 +135,7 @@ def _publish(engine: Engine, planned: Planned, handles: Mapping[str, Any], held:
         return Swap(Change(pins=landed_pins(held.state, plan, handles)), {OP: plan.op, PLAN: plan.id})
 
     spots = Spots("own_lines.before_swap", "own_lines.after_swap")
-    outcome = advance(
-        engine, plan.branch, propose, Terms(ATTEMPTS_MAX, resolute=True, spots=spots), meter=meter, held=held
-    )
+    outcome = advance(engine, plan.branch, propose, Terms(PUBLISH, spots=spots), meter=meter, held=held)
     if isinstance(outcome, Swapped):
         return True
     if isinstance(outcome, Answered):

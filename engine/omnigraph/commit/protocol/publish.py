@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from omnigraph.commit.advance import Answer, Answered, Ghost, Rivals, Spots, Swap, Swapped, Terms, advance
+from omnigraph.commit.advance import PUBLISH, Answer, Answered, Ghost, Rivals, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.ancestry_lines import GraphLines, merged_rows, place_of
 from omnigraph.commit.decide import (
     Check,
@@ -31,8 +31,6 @@ from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import CommitRow, HistoryRow, MergedRow, Pin, TableChange
 from omnigraph.manifest.state import Change, State
 from omnigraph.manifest.swap import Held, Written
-
-ATTEMPTS_MAX = 6  # the first and five more: who loses more often queues
 
 CountsByTable = Mapping[str, Sequence[Counts] | None]  # by table key; None: nothing was compared
 
@@ -218,8 +216,7 @@ def publish(
         return Swap(proposed, swap_properties(plan, proposed), written)
 
     terms = Terms(
-        ATTEMPTS_MAX,
-        resolute=True,
+        PUBLISH,
         spots=Spots("publish.before_swap", "publish.after_swap"),
         swapped=None if company is None else company.swapped,
         ghost_ends=True,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from omnigraph.commit.advance import Answer, LookAgain, Spots, Swap, Swapped, Terms, advance
+from omnigraph.commit.advance import RECOVERY, Answer, LookAgain, Spots, Swap, Swapped, Terms, advance
 from omnigraph.commit.engine import Branch, Engine
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.pins import achieved_pin
@@ -28,7 +28,7 @@ from omnigraph.manifest.swap import Held
 from omnigraph.table.dataset import TORN, CommitUnknown, NotLanded, TableRef, VersionTx, same_files
 from omnigraph.table.errors import is_full, no_room
 
-ROUNDS_MAX = 12  # each ends with a swap, or finds that another writer has moved the manifest
+ROUNDS_MAX = 12  # each finds that another writer has moved the manifest, or has healed tables; none repeats a swap
 VERSIONS_READ_MAX = 200  # above one pin; each is read once, and what is behind them changes nothing
 
 
@@ -182,7 +182,7 @@ def heal(
             engine,
             branch,
             healing.propose,
-            Terms(ROUNDS_MAX, spots=Spots("heal.before_swap", "heal.after_swap")),
+            Terms(RECOVERY, spots=Spots("heal.before_swap", "heal.after_swap")),
             meter=meter,
         )
         if not isinstance(ended, Swapped):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.commit.advance import Answer, GaveUp, Spots, Swap, Terms, advance
+from omnigraph.commit.advance import RECOVERY, Answer, GaveUp, Spots, Swap, Terms, advance
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import Decision, End, decide
 from omnigraph.commit.engine import Engine
@@ -40,7 +40,6 @@ from omnigraph.table.errors import is_full, no_room
 _log = logging.getLogger("omnigraph.recovery")
 
 UNDO_DEADLINE_S = 60.0
-WITHDRAW_ATTEMPTS_MAX = 12
 
 
 @dataclass(frozen=True)
@@ -256,7 +255,7 @@ def _withdraw(engine: Engine, intent: Intent, found: Found, meter: Meter) -> Rec
         engine,
         intent.branch,
         propose,
-        Terms(WITHDRAW_ATTEMPTS_MAX, spots=Spots("withdraw.before_swap", "withdraw.after_swap")),
+        Terms(RECOVERY, spots=Spots("withdraw.before_swap", "withdraw.after_swap")),
         meter=meter,
     )
     if isinstance(ended, GaveUp):
