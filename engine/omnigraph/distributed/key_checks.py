@@ -30,7 +30,7 @@ from omnigraph.write.base.constants import ENDS
 from omnigraph.write.base.rejects import Finding
 from omnigraph.write.rules.completion import complete
 from omnigraph.write.rules.edge_rules import CardinalityRule
-from omnigraph.write.rules.id_reuse import adopt_ids, committed_ids, identifying_group
+from omnigraph.write.rules.id_reuse import adopt_ids, adopting_group, committed_ids
 from omnigraph.write.rules.key_rules import KeyedRows, UniqueRule, unique_groups
 from omnigraph.write.rules.streamed import StreamedEvaluation
 from omnigraph.write.rules.validate import Verdict
@@ -94,9 +94,8 @@ def _adopted(
     given: PartInput, key: str, mode: Mode, budget: Budget, view: PinnedView, blocks: Callable[..., Iterator[Block]]
 ) -> AdoptedIds | None:
     """None where no edge of the table can take an id over."""
-    declared = given.catalog.by_table_key(key)
-    group = identifying_group(declared) if isinstance(declared, EdgeType) else None
-    if group is None or mode != "merge" or given.minted(key) is False:
+    group = adopting_group(given.catalog.by_table_key(key), mode, given.minted(key))
+    if group is None:
         return None
     rows = given.rows(key)
     names = list(dict.fromkeys(("id", *group)))

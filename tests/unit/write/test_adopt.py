@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.write.rules.id_reuse import adopt_ids
+from omnigraph.write.rules.id_reuse import adopt_ids, adopting_group
 from omnigraph.write.rules.validate import validate
 from tests.unit.write.support import MemoryView, catalog_of, codes, committed, edge, read
 
@@ -47,6 +47,15 @@ def test_only_a_merge_adopts_and_only_where_both_endpoints_are_in_the_tuple() ->
     assert change.minted is True
     [change] = merged([edge("Loose", "a", "b")], view)
     assert change.minted is True
+
+
+def test_which_rows_may_take_an_id_over_is_asked_in_one_place() -> None:
+    pair, node = CATALOG.by_table_key("edge:Pair"), CATALOG.by_table_key("node:P")
+    assert adopting_group(pair, "merge", True) == ("dst", "src")
+    assert adopting_group(pair, "merge", False) is None, "each row has an id of its own"
+    assert adopting_group(pair, "append", True) is None
+    assert adopting_group(CATALOG.by_table_key("edge:Loose"), "merge", True) is None
+    assert adopting_group(node, "merge", True) is None
 
 
 def test_given_ids_are_left_alone() -> None:

@@ -1,7 +1,8 @@
 """Ids for edges that a merge gives without one: an edge that is committed already keeps the id it has.
 
 Only where the type declares a unique tuple over both endpoints at least: then the tuple says which edge is meant, and
-loading the same edges twice changes nothing. Owns that look-up; whether the tuples are unique is the validator's.
+loading the same edges twice changes nothing. Owns the rule and the look-up, also for batches that are read in passes; whether
+the tuples are unique is the validator's.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
-from omnigraph.schema.catalog import EdgeType
+from omnigraph.schema.catalog import EdgeType, TableType
 from omnigraph.table.arrays import one_array, positions
 from omnigraph.write.base.blocks import Block, blocks_of
-from omnigraph.write.base.changes import PinnedView, RowIndex, TypeChange
+from omnigraph.write.base.changes import Mode, PinnedView, RowIndex, TypeChange
 from omnigraph.write.base.committed_rows import committed_rows, distinct, is_scanned
 from omnigraph.write.rules.key_rules import KeyedRows
 
@@ -37,15 +38,21 @@ def identifying_group(edge: EdgeType) -> tuple[str, ...] | None:
     return None
 
 
+def adopting_group(declared: TableType, mode: Mode, minted: object) -> tuple[str, ...] | None:
+    """The tuple by which rows take committed ids over: of edges that a merge gives without ids. None: no row may.
+
+    ``minted``: False where the input has an id for every row."""
+    if not isinstance(declared, EdgeType) or mode != "merge" or minted is False:
+        return None
+    return identifying_group(declared)
+
+
 def adopt_ids(change: TypeChange, view: PinnedView) -> TypeChange:
     """The change with committed ids in the place of made ones where the edge is there already."""
-    edge = change.type
-    if not isinstance(edge, EdgeType) or change.mode != "merge" or change.minted is False:
-        return change
-    group = identifying_group(edge)
+    group = adopting_group(change.type, change.mode, change.minted)
     if group is None:
         return change
-    rows, ids = committed_ids(edge.table_key, group, blocks_of(change), view)
+    rows, ids = committed_ids(change.type.table_key, group, blocks_of(change), view)
     return _with_ids(change, rows, ids) if len(rows) else change
 
 
