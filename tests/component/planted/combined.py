@@ -187,15 +187,15 @@ def combining_all_branches(patch: pytest.MonkeyPatch) -> None:
 
 
 def saying_so_before_the_swap(patch: pytest.MonkeyPatch) -> None:
-    real: Callable[..., Combining] = Arming.company
+    real: Callable[..., Combining] = Arming.rivals
 
-    def company(*args: Any) -> Combining:
+    def rivals(*args: Any) -> Combining:
         found = real(*args)
         found.lost_swap()
         found.settle()
         return found
 
-    patch.setattr(Arming, "company", company)
+    patch.setattr(Arming, "rivals", rivals)
 
 
 def not_waiting_for_it(patch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from omnigraph.commit.plan import MAINTENANCE
 from omnigraph.commit.properties import OP, PLAN
 from omnigraph.commit.protocol.apply import Landing, Sending, apply
 from omnigraph.commit.protocol.compensate import WasPublished, end_by_abort
+from omnigraph.commit.protocol.give_way import time_to_end
 from omnigraph.commit.protocol.publish import ended
 from omnigraph.commit.queue import local_operations
 from omnigraph.commit.steps import ForkTable, StagedFiles
@@ -111,7 +112,7 @@ def _apply_and_publish(
         planned.plan,
         {},
         actor=None,
-        deadline=Deadline(engine.clock, max(deadline.left(), 4 * engine.timing.grace_s)),
+        deadline=time_to_end(engine, deadline),
         give_way=lambda _op, _rank: False,
         record=True,
         meter=meter,

@@ -192,10 +192,10 @@ def publish(
     held: Held | None,
     written: Written | None = None,
     revalidate: Callable[[Held], bool] | None = None,
-    company: Company | None = None,
+    rivals: Company | None = None,
     meter: Meter,
 ) -> Published | NotPublished:
-    """Attempts 1 to 6. The first goes straight to the swap on the state that the caller holds. ``company``: of an owner, who may
+    """Attempts 1 to 6. The first goes straight to the swap on the state that the caller holds. ``rivals``: of an owner, who may
     take along the plans of others and have its own taken along."""
 
     def propose(held: Held) -> Swap | Answer[Published | NotPublished]:
@@ -211,22 +211,22 @@ def publish(
         proposed = on_state(change, held.state, plan)
         if plan.merge is not None:
             proposed = replace(proposed, history=(*_carried(engine, held, plan.merge, meter), *proposed.history))
-        if company is not None:
-            proposed = company.take_along(held.state, proposed)
+        if rivals is not None:
+            proposed = rivals.take_along(held.state, proposed)
         return Swap(proposed, swap_properties(plan, proposed), written)
 
     terms = Terms(
         PUBLISH,
         spots=Spots("publish.before_swap", "publish.after_swap"),
-        swapped=None if company is None else company.swapped,
+        swapped=None if rivals is None else rivals.swapped,
         ghost_ends=True,
-        rivals=company,
+        rivals=rivals,
     )
     try:
         ended = advance(engine, plan.branch, propose, terms, held=held, meter=meter)
     finally:
-        if company is not None:
-            company.settle()
+        if rivals is not None:
+            rivals.settle()
     if isinstance(ended, Swapped):
         return Published(ended.held, own_rows(ended.held.state, plan), fresh=True)
     if isinstance(ended, Answered):
@@ -234,7 +234,7 @@ def publish(
     if isinstance(ended, Ghost):
         _refuse_remains(engine, plan, ended.held, meter)
         return NotPublished(ended.held, None, ghost=True)
-    return NotPublished(None, None, ended.error, outrun=company is not None and company.outrun)
+    return NotPublished(None, None, ended.error, outrun=rivals is not None and rivals.outrun)
 
 
 def _carried(engine: Engine, held: Held, merge: Mapping[str, Any], meter: Meter) -> tuple[MergedRow, ...]:

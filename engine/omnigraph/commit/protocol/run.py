@@ -25,12 +25,12 @@ from omnigraph.commit.protocol.admission import apply_back_pressure, check_reque
 from omnigraph.commit.protocol.ahead import confirm, predicted_pins, remember_own_rows, write_ahead
 from omnigraph.commit.protocol.apply import Applied, Landing, Sending, apply, first_is_staged
 from omnigraph.commit.protocol.compensate import Aborted, WasPublished, end_by_abort
+from omnigraph.commit.protocol.give_way import give_way_to_others, time_to_end
 from omnigraph.commit.protocol.newest_rows import landed
 from omnigraph.commit.protocol.own_lines import inherited, own_lines
 from omnigraph.commit.protocol.planning import plan_of
 from omnigraph.commit.protocol.publish import NotPublished, Published, publish, publish_change
-from omnigraph.commit.queue.arming import Arming, Queueing
-from omnigraph.commit.queue.timing import FrontWatch
+from omnigraph.commit.queue.arming import Arming
 from omnigraph.commit.request import Outcome, PrepareAgain, Prepared, Request
 from omnigraph.commit.steps import Staged, stage
 from omnigraph.commit.txn import Txn, open_txn, still_newest
@@ -61,16 +61,15 @@ def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Out
     check_request(engine, request, meter)
     deadline = Deadline(engine.clock, request.deadline_s)
     line = engine.line_of(request.branch, meter)
-    wanted = Queueing(request.kind, line, request.keys)
     last: OmnigraphError | None = None
     pressure: Pressure | None = None
     with engine.writing(meter), engine.locks.holding(line, request.keys, deadline), engine.timing.writing():
-        with Arming(engine, wanted, deadline, meter) as arming:
+        with Arming.of(engine, request.kind, line, request.keys, deadline=deadline, meter=meter) as arming:
             while True:
                 deadline.check("writing", last)
                 newest = arming.admit()
                 txn = open_txn(engine, request.branch, deadline=deadline, meter=meter, newest=newest)
-                if arming.queue_if_contended(txn.state):
+                if arming.wait_first(txn.state):
                     continue
                 if not request.several:
                     early = early_answer(engine, request, txn)
@@ -201,7 +200,7 @@ class _Ready:
 
 
 def _stage_and_arm(one: _Attempt, data: bytes) -> _Ready | None:
-    """Data files, and the intent beside them. None: the queue position was lost; nothing was sent."""
+    """Data files, and the intent beside them. None: others come first; nothing was sent."""
     if one.prepared.stage_first and not one.arming.extend_for_staging(one.txn.state):
         return None
     one.meter.step()
@@ -268,7 +267,7 @@ def _publish_or_abort(
             held=one.txn.held,
             written=written,
             revalidate=_revalidator(one),
-            company=one.arming.company(plan, change),
+            rivals=one.arming.rivals(plan, change),
             meter=one.meter,
         )
         if isinstance(result, Published):
@@ -283,17 +282,13 @@ def _publish_or_abort(
         for key, result in results.items()
         if result.may_stand or result.landing is Landing.REFUSED
     }
-    from omnigraph.commit.recovery.recover import help_or_wait  # here: only an abort needs to read intents of others
-
-    watch = FrontWatch(engine.timing, engine.clock)
     how = end_by_abort(
         engine,
         plan,
         touched,
         actor=plan.actor,
-        # A plan under way is brought to its end even when the caller's time is nearly up: an outcome beats a date.
-        deadline=Deadline(engine.clock, max(one.txn.deadline.left(), 4 * engine.timing.grace_s)),
-        give_way=lambda other, rank: help_or_wait(engine, other, watch=watch, meter=one.meter, rank=rank),
+        deadline=time_to_end(engine, one.txn.deadline),
+        give_way=give_way_to_others(engine, one.meter),
         # Another process that has read the intent may still publish a plan whose version was a ghost.
         record=refusal is not None and refusal.ghost,
         meter=one.meter,
@@ -315,7 +310,7 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
         fresh = isinstance(how, Published) and how.fresh
         if not fresh:
             one.engine.durable.acknowledge(how.rows[-1].version, how.held)
-        warning = arming.finish(plan.op, keep_lease=fresh)
+        warning = arming.finish(plan.op, published=fresh)
         one.engine.remember(one.request.branch, how.held)
         remember_own_rows(one.engine, one.txn, plan, results)
         swap = one.engine.history.swap_of(how.held, how.rows[-1], one.meter)
@@ -327,12 +322,12 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
     lasts = refused is not None and refused.check in lasting
     if one.engine.durable.failed is not None:
         # The plan has ended by an abort that is on disk; nothing more is written through a handle whose disk has failed.
-        arming.finish(plan.op, keep_lease=False)
+        arming.finish(plan.op)
         return one.engine.durable.failed
     contended = ended.refusal is None or not ended.refusal.outrun
     if not lasts and arming.requeue(how.held.state):
         return _Retry(after_refusal(plan, ended.refusal, how.held), contended)
-    arming.finish(plan.op, keep_lease=False)
+    arming.finish(plan.op)
     if lasts and refused is not None and refused.check is Check.KEY_TAKEN:
         row, request = key_row(refused), one.request
         if not same_request(row, request.request, request.content):

@@ -8,7 +8,7 @@ wait. Nothing here decides what is true: it only spares work that would be lost.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from types import TracebackType
@@ -45,7 +45,7 @@ class Arming:
     """The way of one write to an armed intent, and of that intent to its end.
 
     ``admit`` waits for the writers ahead, ``arm`` makes the intent durable, ``requeue`` keeps the position after an abort,
-    ``finish`` ends the intent of a plan whose end is durable. In between, ``queue_if_contended`` and ``abandon``.
+    ``finish`` ends the intent of a plan whose end is durable. In between, ``wait_first`` and ``abandon``.
     """
 
     def __init__(self, engine: Engine, wanted: Queueing, deadline: Deadline, meter: Meter) -> None:
@@ -63,6 +63,13 @@ class Arming:
         self._deleting: Future[OmnigraphError | None] | None = None
         self._company: Combining | None = None
         self.op: str | None = None  # of the queue entry; None for a writer that does not queue
+
+    @classmethod
+    def of(
+        cls, engine: Engine, kind: str, line: Branch, keys: frozenset[str], *, deadline: Deadline, meter: Meter
+    ) -> Arming:
+        """Of one write to these tables of a line."""
+        return cls(engine, Queueing(kind, line, keys), deadline, meter)
 
     def __enter__(self) -> Arming:
         """Take over the queue position that the last write of this process has left, if it has."""
@@ -95,7 +102,7 @@ class Arming:
         self._start_heartbeat()
         return newest
 
-    def queue_if_contended(self, state: State) -> bool:
+    def wait_first(self, state: State) -> bool:
         """Create a ticket where writers have met lately and this one has none. True: it queues now, so wait first."""
         if self.op is not None or not self._wanted.keys or not self._engine.timing.contended:
             return False
@@ -226,7 +233,7 @@ class Arming:
 
     # --- publish ----------------------------------------------------------------------------------------------------
 
-    def company(self, plan: PublishPlan, change: Change) -> Combining:
+    def rivals(self, plan: PublishPlan, change: Change) -> Combining:
         """The other writers of the line, for the publish of this plan."""
         self._company = Combining(self._engine, plan, change, lambda: self.published(plan.op), self._meter)
         return self._company
@@ -244,12 +251,13 @@ class Arming:
         if not self._may_lease():
             self._deleting = self._engine.spawn(self._engine.intents.disarm, op, self._meter)
 
-    def finish(self, op: str, *, keep_lease: bool) -> OmnigraphError | None:
-        """The plan's end is durable: delete its intent, or leave it as a lease for the next write of this process.
+    def finish(self, op: str, *, published: bool = False) -> OmnigraphError | None:
+        """The plan's end is durable: delete its intent, or leave it as a lease for the next write of this process where a swap of
+        ours has ``published`` it.
 
         Returns why a file is still there, if one is."""
         deleting, self._deleting = self._deleting, None
-        if deleting is None and keep_lease and self._may_lease():
+        if deleting is None and published and self._may_lease():
             self._offer_lease(self.op or op)
             return self._left_behind()
         warning = self._engine.intents.disarm(op, self._meter) if deleting is None else deleting.result()
@@ -319,7 +327,3 @@ class Arming:
 def _identity(state: State, key: str) -> str:
     pin = state.tables.get(key)
     return "" if pin is None else pin.identity
-
-
-def queueing(kind: str, branch: Branch, keys: Collection[str]) -> Queueing:
-    return Queueing(kind, branch, frozenset(keys))
