@@ -20,6 +20,7 @@ import pytest
 from omnigraph.testing.calls import unavailable
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import FaultProxy
+from tests.corpus import examples
 
 # What a test is about is seldom the power: syncs of every commit would take most of the time of a suite. The tests of
 # durability ask for them by name.
@@ -44,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    examples.attach(items)
     for item in items:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         alone = "s3_root" in getattr(item, "fixturenames", ()) and "any_root" not in getattr(item, "fixturenames", ())

