@@ -27,7 +27,7 @@ from tests.docs.pages import DOCS
 # Values that the interface hands out beside what it names and what the façade's own methods return by name.
 _MORE = {
     "StagingTable": "omnigraph.distributed.staging_txn",
-    "TableEntry": "omnigraph.read.snapshot",
+    "TableEntry": "omnigraph.wire.data",
     "TableChange": "omnigraph.wire.receipt",
     "RejectedRows": "omnigraph.wire.receipt",
     "StorageCost": "omnigraph.core.meter",

@@ -62,7 +62,7 @@ PUBLISH: Final = SwapPolicy(6, Ends.WITH_ITS_ATTEMPTS, resolute=True)
 TO_THE_DEADLINE: Final = SwapPolicy(2000, Ends.WITH_THE_CALLER)
 
 # Healing and withdrawn offers: an attempt that finds another recovery at work leaves it the rest, and the next recovery
-# repeats what was not reached. Twice the attempts of a publish, because nobody queues for it.
+# repeats what was not reached. Twice the attempts of a publish, because no queue stands behind them.
 RECOVERY: Final = SwapPolicy(12, 60.0)
 
 # A turn of upkeep has rewritten whole tables: giving up throws that away, while a swap lost to writers of other tables costs

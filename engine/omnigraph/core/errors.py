@@ -157,7 +157,7 @@ class Conflict(OmnigraphError):
     def to_dict(self) -> dict[str, Any]:
         body = super().to_dict()
         if {"table_key", "expected", "actual"} <= self.facts.keys():
-            body["manifest_conflict"] = {name: self.facts[name] for name in ("table_key", "expected", "actual")}
+            body["manifest_conflict"] = {name: body[name] for name in ("table_key", "expected", "actual")}
         return body
 
 

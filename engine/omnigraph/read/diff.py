@@ -166,7 +166,7 @@ class Diff:
         return pa.RecordBatchReader.from_batches(schema, pages)
 
     def report(self) -> DiffReport:
-        return DiffReport(self.a, self.b, self.stat, tuple(step.to_dict() for step in self.schema))
+        return DiffReport(self.a, self.b, self.stat, tuple(step.report() for step in self.schema))
 
     def to_dict(self) -> dict[str, Any]:
         """What differs, by type, and the steps of the schema; without the rows."""

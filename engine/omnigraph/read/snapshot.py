@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -28,9 +27,10 @@ from omnigraph.core.similar import did_you_mean
 from omnigraph.manifest.rows import STORAGE_VERSION, Pin
 from omnigraph.manifest.swap import Held
 from omnigraph.read.rows import Rows
-from omnigraph.read.tables import Fragment, TableReader, whole_number
+from omnigraph.read.tables import TableReader, whole_number
 from omnigraph.schema import Catalog, TableType
 from omnigraph.table.dataset import TableRef
+from omnigraph.wire.data import Fragment, TableEntry
 
 if TYPE_CHECKING:
     import duckdb
@@ -48,19 +48,6 @@ if TYPE_CHECKING:
 
 _KNOWN_SHOWN_MAX = 30
 _BATCH_ROWS_MAX = 2**31 - 1  # Lance counts them in 32 bits
-
-
-@dataclass(frozen=True)
-class TableEntry:
-    """One table of a snapshot: the version that is read, how many rows it has, where it lives."""
-
-    version: int
-    rows: int
-    branch: str
-    uri: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 def snapshot_of_branch(engine: Engine, branch: str = MAIN, *, meter: Meter | None = None) -> Snapshot:

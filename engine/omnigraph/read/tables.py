@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import pyarrow as pa
@@ -31,6 +30,7 @@ from omnigraph.table.pinned import PinnedTable
 from omnigraph.table.predicate import addresses_among
 from omnigraph.table.reading import reading
 from omnigraph.table.torn import restore_hint
+from omnigraph.wire.data import Fragment
 
 _BATCH_ROWS_MAX = 1 << 16
 _COUNT_MAX = 1 << 40  # more rows than a table has; beyond 63 bits the libraries below take no number
@@ -39,20 +39,6 @@ _FIRST_ROWS = (
 )  # a long stream begins with as many rows in small batches: a reader of five does not wait for 65,536
 _FIRST_BATCH_ROWS = 1 << 11
 _BATCH_BYTES = 8 * 1024 * 1024  # of stored bytes; decoded they are a few times as many
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """One piece of a table, so that a reader elsewhere can share the work."""
-
-    id: int
-    rows: int
-    deleted_rows: int
-    bytes: int
-    files: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "files": list(self.files)}
 
 
 class TableReader:

@@ -14,6 +14,7 @@ from typing import Any
 
 from omnigraph.schema.canonical import canonical_text, schema_id
 from omnigraph.schema.catalog import Catalog
+from omnigraph.wire.schema import SchemaPlanReport, SchemaStepCost, SchemaStepReport
 
 
 class StepKind(Enum):
@@ -49,13 +50,6 @@ class Cost:
         if self.scans:
             parts.append(f"a scan of {', '.join(self.scans)}")
         return " + ".join(parts) or "free"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "requests": self.requests,
-            "requests_a_fragment": self.requests_a_fragment,
-            "scans": list(self.scans),
-        }
 
 
 FREE = Cost()
@@ -123,22 +117,26 @@ class SchemaStep:
             "lost": None,
         }
 
+    def report(self) -> SchemaStepReport:
+        """The step as documents have it."""
+        return SchemaStepReport(
+            kind=self.kind.value,
+            type=self.type,
+            type_id=self.type_id,
+            property=self.prop,
+            property_id=self.prop_id,
+            before=self.before,
+            after=self.after,
+            fill=None if self.fill is None else self.fill.to_stored(),
+            supported=self.supported,
+            loss=self.loss,
+            cost=SchemaStepCost(self.cost.requests, self.cost.requests_a_fragment, self.cost.scans),
+            reason=self.reason,
+            hint=self.hint,
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind.value,
-            "type": self.type,
-            "type_id": self.type_id,
-            "property": self.prop,
-            "property_id": self.prop_id,
-            "from": self.before,
-            "to": self.after,
-            "fill": None if self.fill is None else self.fill.to_stored(),
-            "supported": self.supported,
-            "loss": self.loss,
-            "cost": self.cost.to_dict(),
-            "reason": self.reason,
-            "hint": self.hint,
-        }
+        return self.report().to_dict()
 
 
 @dataclass(frozen=True)
@@ -185,13 +183,12 @@ class SchemaPlan:
         """The member ``schema`` of the commit's history row."""
         return {"from": self.old_id, "to": self.new_id, "steps": [step.to_stored() for step in self.steps]}
 
+    def report(self) -> SchemaPlanReport:
+        """The plan as documents have it."""
+        return SchemaPlanReport(self.supported, self.loss, self.hard, tuple(step.report() for step in self.steps))
+
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "supported": self.supported,
-            "loss": self.loss,
-            "hard": self.hard,
-            "steps": [step.to_dict() for step in self.steps],
-        }
+        return self.report().to_dict()
 
     def __str__(self) -> str:
         if self.is_empty:

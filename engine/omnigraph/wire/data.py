@@ -21,6 +21,27 @@ class SnapshotTable(Model):
 
 
 @dataclass(frozen=True)
+class TableEntry(Model):
+    """One table of a snapshot: the version that is read, how many rows it has, where it lives."""
+
+    version: Count
+    rows: Count
+    branch: str
+    uri: str
+
+
+@dataclass(frozen=True)
+class Fragment(Model):
+    """One piece of a table, so that a reader elsewhere can share the work."""
+
+    id: Count
+    rows: Count
+    deleted_rows: Count
+    bytes: Count
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class SnapshotReport(Model):
     """A branch at one commit."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.wire.model import ABSENT, Count, Model
+from omnigraph.wire.schema import SchemaStepReport
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,6 @@ class DiffReport(Model):
     a: DiffSide
     b: DiffSide
     types: Mapping[str, DiffCounts]
-    schema: tuple[Mapping[str, Any], ...] = ()
+    schema: tuple[SchemaStepReport, ...] = ()
     rows: tuple[Mapping[str, Any], ...] | None = field(default=None, metadata=ABSENT)
     truncated: bool | None = field(default=None, metadata=ABSENT)

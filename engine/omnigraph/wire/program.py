@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from omnigraph.core.errors import OmnigraphError
-from omnigraph.wire.model import INSIDE, Count, Model
+from omnigraph.wire.model import ABSENT, INSIDE, Count, Model
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,33 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True)
+class MovedTable(Model):
+    """A table that is not where a plan was made: the version that was expected and the one that is there, or None where the table
+    was not to be there, or is not."""
+
+    table_key: str
+    expected: str | int | None
+    actual: str | int | None
+
+
+@dataclass(frozen=True)
 class ErrorBody(Model):
-    """Every error has these three; further members are the facts of its kind."""
+    """Every error has its text, a code and a hint. The members that may be missing are the facts that several kinds have in
+    common; any further member is a fact of one kind, as the list of error codes says."""
 
     open_ended: ClassVar[bool] = True
 
     error: str
     code: str
     hint: str
+    reason: str | None = field(default=None, metadata=ABSENT)
+    table_key: str | None = field(default=None, metadata=ABSENT)
+    object: str | None = field(default=None, metadata=ABSENT)
+    branch: str | None = field(default=None, metadata=ABSENT)
+    commit_id: str | None = field(default=None, metadata=ABSENT)
+    operation_id: str | None = field(default=None, metadata=ABSENT)
+    total: int | None = field(default=None, metadata=ABSENT)
+    manifest_conflict: MovedTable | None = field(default=None, metadata=ABSENT)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
-"""The accepted schema and changes of it, as commands print them. A plan is the document that ``SchemaPlan.to_dict`` makes."""
+"""The accepted schema and changes of it, as commands print them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from omnigraph.wire.model import Model
+from omnigraph.wire.model import Count, Model
 from omnigraph.wire.receipt import Receipt
 
 SchemaFormat = Literal["pg", "json", "mermaid", "dot"]
@@ -24,12 +24,50 @@ class SchemaSource(Model):
 
 
 @dataclass(frozen=True)
+class SchemaStepCost(Model):
+    """What a step asks of the store, apart from the one swap of the commit. ``scans``: columns that are read whole."""
+
+    requests: Count
+    requests_a_fragment: Count
+    scans: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SchemaStepReport(Model):
+    """One change of a schema. ``fill`` has one member, which says where the values of an added property come from."""
+
+    kind: str
+    type: str
+    type_id: str
+    property: str | None
+    property_id: str | None
+    before: str | None = field(metadata={"name": "from"})
+    after: str | None = field(metadata={"name": "to"})
+    fill: Mapping[str, Any] | None
+    supported: bool
+    loss: bool
+    cost: SchemaStepCost
+    reason: str | None
+    hint: str | None
+
+
+@dataclass(frozen=True)
+class SchemaPlanReport(Model):
+    """How one schema becomes another. ``hard``: whether drops also take the bytes away."""
+
+    supported: bool
+    loss: bool
+    hard: bool
+    steps: tuple[SchemaStepReport, ...]
+
+
+@dataclass(frozen=True)
 class SchemaPlanned(Model):
     """What another text would change."""
 
     uri: str
     branch: str
-    plan: Mapping[str, Any]
+    plan: SchemaPlanReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,4 +75,4 @@ class SchemaApplied(Receipt):
     """A change of the schema. ``plan`` is None where the key was known already."""
 
     uri: str
-    plan: Mapping[str, Any] | None
+    plan: SchemaPlanReport | None

@@ -80,7 +80,7 @@ def _show_stat(screen: Screen, report: DiffReport) -> None:
 
 
 def _show_rows(screen: Screen, found: Diff) -> None:
-    _show_head(screen, DiffReport(found.a, found.b, {}, tuple(step.to_dict() for step in found.schema)))
+    _show_head(screen, DiffReport(found.a, found.b, {}, tuple(step.report() for step in found.schema)))
     counts: dict[str, Counter[str]] = {}
     for number, row in enumerate(found):
         counts.setdefault(row.type, Counter())[row.kind] += 1
@@ -98,8 +98,8 @@ def _show_head(screen: Screen, report: DiffReport) -> None:
     ends = (f"{side.branch} at {side.commit_id}" for side in (report.a, report.b))
     screen.line(" → ".join(ends), style="bold")
     for step in report.schema:
-        subject = step["type"] if step["property"] is None else f"{step['type']}.{step['property']}"
-        screen.line(f"schema: {step['kind'].replace('_', ' ')} {subject}", style="cyan")
+        subject = step.type if step.property is None else f"{step.type}.{step.property}"
+        screen.line(f"schema: {step.kind.replace('_', ' ')} {subject}", style="cyan")
 
 
 def _values(row: DiffRow) -> str:

@@ -85,10 +85,9 @@ def run_plan(
     fills = _fills(fill, fill_from, fill_sql)
     with call.reading() as graph:
         plan = graph.schema.plan(schema, branch=branch, allow_data_loss=allow_data_loss, fill=fills)
-        planned = plan.to_dict()
-        found = SchemaPlanned(graph.uri, branch, planned)
+        found = SchemaPlanned(graph.uri, branch, plan.report())
     if format == "table":
-        return Answer(found, lambda screen: _show_plan(screen, planned))
+        return Answer(found, lambda screen: _show_plan(screen, plan.to_dict()))
     return Answer(found, lambda screen: screen.raw(_text(plan, format).rstrip("\n") + "\n"))
 
 
@@ -124,7 +123,7 @@ def run_apply(
                 deadline_s=deadline,
             )
         facts = {item.name: getattr(receipt, item.name) for item in fields(Receipt)}
-        done = SchemaApplied(**facts, uri=graph.uri, plan=None if receipt.plan is None else receipt.plan.to_dict())
+        done = SchemaApplied(**facts, uri=graph.uri, plan=None if receipt.plan is None else receipt.plan.report())
     return Answer(done, lambda screen: _show_receipt(screen, done.to_dict()))
 
 

@@ -73,7 +73,7 @@ class _Left(Enum):
 
     NOTHING = 0
     LOOK_AGAIN = 1  # another operation has moved, or was waited for
-    PAUSE = 2  # our restore did not land, or nobody knows whether it did: look again after a pause
+    PAUSE = 2  # whether our restore landed is open, or it did not: look again after a pause
 
 
 GiveWay = Callable[[str, int], bool]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from omnigraph.commit.advance import RECOVERY, Answer, GaveUp, Spots, Swap, Terms, advance
 from omnigraph.commit.deadline import Deadline
@@ -59,16 +58,6 @@ class Recovered:
     @property
     def ended(self) -> bool:
         return self.decision not in (Decision.WAIT, Decision.LEAVE)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "operation_id": self.op,
-            "decision": self.decision.value,
-            "commit_id": self.commit_id,
-            "branch": self.branch,
-            "actor": self.actor,
-            "tables": {key: dict(value) for key, value in sorted(self.tables.items())},
-        }
 
 
 def recover_all(
