@@ -210,7 +210,7 @@ def _open_table(lab: Lab, worlds: list[World]) -> Table:
         ["what", "depth", "tables", "requests", "by class", "longest chain"],
         rows,
         [
-            "Opening and taking a snapshot. Bar: at most 5 requests for a branch head, whatever the depth; for a commit id "
+            "Opening and taking a snapshot. Bar: at most 7 requests for a branch head, whatever the depth; for a commit id "
             "that and the archive files that upkeep has not merged yet."
         ],
     )

@@ -56,14 +56,6 @@ def test_every_clash_that_is_known_is_still_there(ours: source.House, public: se
     assert sorted(CLASHES - clashes(ours, public)) == []
 
 
-def test_words_that_are_to_be_replaced_are_still_in_use(public: set[str]) -> None:
-    leaving = names.glossary(
-        PAGE.read_text(encoding="utf-8").replace("### To be replaced", "## To be replaced"), "To be replaced"
-    )
-    used = {word for name in public for word in names.words(name)}
-    assert leaving and sorted(leaving - used) == []
-
-
 # --- the instrument ------------------------------------------------------------------------------------------------------
 
 PLANTED = {

@@ -10,6 +10,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Words that leave out who acts, or that need decoding: garbage is garbage, timing is timing.
 LEFT_OUT = re.compile(r"\b(?:nobody|somebody|whoever|rubbish|manners|(?:is|are|was|were) told)\b", re.IGNORECASE)
+# A program, a process or a user is no man and no woman; what an input breaks is a violation.
+PERSONS = re.compile(r"\b(?:he|him|his|himself|she|her|herself)\b", re.IGNORECASE)
+OTHER_WORDS = re.compile(r"\bcomplaints?\b", re.IGNORECASE)
 CODE_IN_TEXT = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 # Printed from recorded results, in the words with which they were recorded.
 RECORDED = {"docs/reference/performance.md"}
@@ -30,13 +33,33 @@ def code(*packages: str) -> Iterable[tuple[str, str]]:
             yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
 
 
-def left_out_words(texts: Iterable[tuple[str, str]]) -> list[str]:
+def found_in(texts: Iterable[tuple[str, str]], *words: re.Pattern[str]) -> list[str]:
     return [
         f"{name}:{number}: {found[0]}"
         for name, text in texts
         for number, line in enumerate(text.splitlines(), 1)
-        for found in LEFT_OUT.finditer(line)
+        for one in words
+        for found in one.finditer(line)
     ]
+
+
+def left_out_words(texts: Iterable[tuple[str, str]]) -> list[str]:
+    return found_in(texts, LEFT_OUT)
+
+
+def test_nothing_is_spoken_of_as_a_person() -> None:
+    assert found_in(code("engine/omnigraph", "omnigraph_pipelines", "bench"), PERSONS) == []
+    assert found_in(prose(["docs", "README.md", "CONTRIBUTING.md"]), PERSONS) == []
+
+
+def test_what_an_input_breaks_has_one_word() -> None:
+    assert found_in(code("engine/omnigraph"), OTHER_WORDS) == []
+    assert found_in(((n, t) for n, t in prose(["docs"]) if n != "docs/changelog.md"), OTHER_WORDS) == []
+
+
+def test_a_person_or_another_word_would_be_found() -> None:
+    planted = [("mine.py", "# the version that he knows\nA complaint about the theory\n")]
+    assert found_in(planted, PERSONS, OTHER_WORDS) == ["mine.py:1: he", "mine.py:2: complaint"]
 
 
 def test_code_and_messages_say_who_does_what() -> None:

@@ -37,7 +37,7 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE, what a shell shows for any program whose rea
 _ULID_CHARS = 26
 _ARGUMENT = re.compile(r"\b(mode|on_bad_row)=\"(\w+)\"")
 
-# typer keeps this base class to itself; every complaint about a command line is one.
+# typer keeps this base class to itself; every refusal of a command line is one.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 

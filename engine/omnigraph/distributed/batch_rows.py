@@ -19,7 +19,7 @@ from omnigraph.commit.txn import Txn
 from omnigraph.distributed.fragments import StagedFragments, staged_otherwise
 from omnigraph.distributed.id_reuse import AdoptedIds
 from omnigraph.distributed.patch_rows import completed, joined
-from omnigraph.distributed.staged_part import Complaints, Split, StagedPart, Stretch, TaskRows
+from omnigraph.distributed.staged_part import PartViolations, Split, StagedPart, Stretch, TaskRows
 from omnigraph.schema import Catalog, table_schema
 from omnigraph.schema.catalog import EdgeType, TableType
 from omnigraph.table import staged as fragments_
@@ -56,7 +56,7 @@ class StagedFragment:
 
 class PartInput:
     """Parts in the order of their places. ``types``: table keys that the input names, with rows or without. ``set_aside``:
-    bad rows have left already, so that what was said of them is no complaint about the rest. Raises the error of the first
+    bad rows have left already, so that what was said of them concerns none of the rest. Raises the error of the first
     task that gave up: what it left unread would be missing without a word."""
 
     def __init__(
@@ -76,8 +76,8 @@ class PartInput:
         self._packed: dict[str, list[Mapping[str, Any]]] = {}
         self.records = sum(part.records for part in self._parts)
         checked = () if set_aside else self._parts
-        self.malformed = self._complaints(part.malformed for part in checked)
-        self.bad_values = self._complaints(part.bad_values for part in checked)
+        self.malformed = self._violations_of(part.malformed for part in checked)
+        self.bad_values = self._violations_of(part.bad_values for part in checked)
 
     def under(self, catalog: Catalog) -> PartInput:
         """The same rows, read as rows of another schema: their columns are found by the ids of their fields."""
@@ -119,7 +119,7 @@ class PartInput:
 
     # --- where rows come from ----------------------------------------------------------------------------------------
 
-    def _complaints(self, given: Iterable[Complaints]) -> ViolationLog:
+    def _violations_of(self, given: Iterable[PartViolations]) -> ViolationLog:
         log = ViolationLog()
         for one in given:
             log.extend(self._placed(violation) for violation in one.shown)

@@ -17,7 +17,7 @@ import pyarrow.compute
 
 from omnigraph.distributed.id_reuse import AdoptedIds
 from omnigraph.distributed.patch_rows import OneTable, completed
-from omnigraph.distributed.shuffle import ADDRESS, ROW, Partitioning, Piece, Side, Tag
+from omnigraph.distributed.shuffle import ADDRESS, ROW, Partitioning, Piece, PieceKind, Side
 from omnigraph.distributed.stage_task import PartTask
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, TableType
@@ -159,10 +159,10 @@ class MapRows:
             yield from self._committed(tables, item, only)
 
     def _cut(
-        self, tag: Tag, columns: Mapping[str, pa.Array[Any]], by: Sequence[str], only: int | None
+        self, kind: PieceKind, columns: Mapping[str, pa.Array[Any]], by: Sequence[str], only: int | None
     ) -> Iterator[Piece]:
         rows = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-        yield from self.partitioning.cut(tag, rows, [columns[name] for name in by], only)
+        yield from self.partitioning.cut(kind, rows, [columns[name] for name in by], only)
 
     # --- rows of the batch ---------------------------------------------------------------------------------------------
 
@@ -220,11 +220,11 @@ class MapRows:
         if self.asked.sends_ids(self.task.catalog, key):
             at = np.flatnonzero(given)
             ids = batch.column("id") if len(at) == len(rows) else batch.column("id").take(positions(at))
-            yield from self._cut(Tag(key, "staged", IDS), {ROW: pa.array(rows[at]), "id": ids}, ["id"], only)
+            yield from self._cut(PieceKind(key, "staged", IDS), {ROW: pa.array(rows[at]), "id": ids}, ["id"], only)
         if isinstance(declared, EdgeType) and declared in self.asked.ends(self.task.catalog):
             for end in ENDS:
                 columns = {ROW: pa.array(rows), end: batch.column(end)}
-                yield from self._cut(Tag(key, "staged", end), columns, [end], only)
+                yield from self._cut(PieceKind(key, "staged", end), columns, [end], only)
         if self.asked.others:
             yield from self._others(declared, batch, rows, given, only)
 
@@ -243,10 +243,10 @@ class MapRows:
             columns = {ROW: pa.array(rows[whole]), "id": ids}
             columns |= {name: batch.column(name).take(positions(whole)) for name in group}
             by = group if all(is_keyable(declared, name) for name in group) else ()
-            yield from self._cut(Tag(key, "staged", unique_about(number)), columns, by, only)
+            yield from self._cut(PieceKind(key, "staged", unique_about(number)), columns, by, only)
         if isinstance(declared, EdgeType) and not declared.card.is_unbounded:
             columns = {ROW: pa.array(rows), "src": batch.column("src")}
-            yield from self._cut(Tag(key, "staged", CARD), columns, ["src"], only)
+            yield from self._cut(PieceKind(key, "staged", CARD), columns, ["src"], only)
 
     # --- rows of the graph ---------------------------------------------------------------------------------------------
 
@@ -263,11 +263,11 @@ class MapRows:
             )
             if self.asked.committed_ids(self.task.catalog, item.key):
                 columns = {ADDRESS: addresses, "id": batch.column("id")}
-                yield from self._cut(Tag(item.key, "committed", IDS), columns, ["id"], only)
+                yield from self._cut(PieceKind(item.key, "committed", IDS), columns, ["id"], only)
             if isinstance(declared, EdgeType):
                 for end in self.asked.loses_nodes(self.task.catalog, declared):
                     columns = {"id": batch.column("id"), end: batch.column(end)}
-                    yield from self._cut(Tag(item.key, "committed", end), columns, [end], only)
+                    yield from self._cut(PieceKind(item.key, "committed", end), columns, [end], only)
             stay = ~np.isin(addresses.to_numpy(), item.gone, assume_unique=True)
             if self.asked.committed_uniques(item.key):
                 yield from self._committed_uniques(declared, batch, np.flatnonzero(stay), only)
@@ -293,7 +293,7 @@ class MapRows:
                 continue
             whole = _whole(left, group)
             columns = {name: left.column(name).take(positions(whole)) for name in dict.fromkeys(("id", *group))}
-            yield from self._cut(Tag(declared.table_key, "committed", unique_about(number)), columns, group, only)
+            yield from self._cut(PieceKind(declared.table_key, "committed", unique_about(number)), columns, group, only)
 
     def _sources(
         self, key: str, batch: pa.RecordBatch, stay: npt.NDArray[np.bool_], only: int | None
@@ -304,7 +304,7 @@ class MapRows:
         sides: tuple[tuple[Side, Any], ...] = (("committed", stay), ("gone", ~stay))
         for side, mask in sides:
             columns = {"src": batch.column("src").filter(pa.array(mask))}
-            yield from self._cut(Tag(key, side, CARD), columns, ["src"], only)
+            yield from self._cut(PieceKind(key, side, CARD), columns, ["src"], only)
 
 
 def _whole(batch: pa.RecordBatch, group: Sequence[str]) -> RowIndex:

@@ -66,7 +66,7 @@ class _Violation(Document):
     source_order: int
 
 
-class _Complaints(Document):
+class _PartViolations(Document):
     shown: list[_Violation]
     total: _COUNT
     by_code: dict[str, _COUNT] = Field(default_factory=dict)
@@ -90,8 +90,8 @@ class _Part(Document):
     place: _COUNT
     splits: list[_Split]
     shares: list[_Share]
-    malformed: _Complaints
-    bad_values: _Complaints
+    malformed: _PartViolations
+    bad_values: _PartViolations
     rejected: list[_Rejected]
     error: dict[str, Any] | None
     keys: list[_Keys]
@@ -110,8 +110,8 @@ def to_document(part: StagedPart) -> dict[str, Any]:
             for split, records in part.splits
         ],
         "shares": [_share(one) for one in part.tables],
-        "malformed": _complaints(part.malformed),
-        "bad_values": _complaints(part.bad_values),
+        "malformed": _violations_of(part.malformed),
+        "bad_values": _violations_of(part.bad_values),
         "rejected": [
             {"record": writable(one.record, _NESTING_OF_RECORDS), "reasons": _violations(one.reasons)}
             for one in part.rejected
@@ -162,7 +162,7 @@ def _to_mask(given: Any, rows: int, what: str) -> Any:
     return mask
 
 
-def _complaints(given: Any) -> dict[str, Any]:
+def _violations_of(given: Any) -> dict[str, Any]:
     body: dict[str, Any] = {"shown": _violations(given.shown), "total": given.total}
     return {**body, "by_code": dict(given.by_code)} if given.by_code else body
 
@@ -196,8 +196,8 @@ def _part(found: _Part, streams: Sequence[bytes]) -> StagedPart:
         found.place,
         splits,
         tuple(_task_rows(one, found.staging_id, known) for one in found.shares),
-        _read_complaints(found.malformed),
-        _read_complaints(found.bad_values),
+        _read_violations_of(found.malformed),
+        _read_violations_of(found.bad_values),
         tuple(_rejected(one) for one in found.rejected),
         None if found.error is None else error_of(found.error),
         tuple(_key_stream(one, data) for one, data in zip(found.keys, streams, strict=True)),
@@ -225,12 +225,12 @@ def _task_rows(one: _Share, staging_id: str, splits: set[int]) -> Any:
     return TaskRows(one.table_key, one.staged, tuple(stretches), minted, unnamed)
 
 
-def _read_complaints(found: _Complaints) -> Any:
-    from omnigraph.distributed.staged_part import Complaints
+def _read_violations_of(found: _PartViolations) -> Any:
+    from omnigraph.distributed.staged_part import PartViolations
 
     if found.by_code and sum(found.by_code.values()) != found.total:
-        raise Malformed("it counts other complaints by code than in all")
-    return Complaints(_read_violations(found.shown), found.total, found.by_code)
+        raise Malformed("it counts other violations by code than in all")
+    return PartViolations(_read_violations(found.shown), found.total, found.by_code)
 
 
 def _read_violations(shown: Sequence[_Violation]) -> tuple[Violation, ...]:

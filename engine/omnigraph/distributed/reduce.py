@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from omnigraph.distributed.map import CARD, IDS, Questions, node_of, unique_about
-from omnigraph.distributed.shuffle import ADDRESS, ROW, Piece, Tag
+from omnigraph.distributed.shuffle import ADDRESS, ROW, Piece, PieceKind
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, TableType
 from omnigraph.table.arrays import one_array
@@ -144,9 +144,9 @@ class _Partition:
         self._asked = reducing.asked
         self._every = reducing.every
         self._stubs = reducing.stubs
-        self._rows: dict[Tag, list[pa.RecordBatch]] = {}
+        self._rows: dict[PieceKind, list[pa.RecordBatch]] = {}
         for piece in pieces:
-            self._rows.setdefault(piece.tag, []).append(piece.rows)
+            self._rows.setdefault(piece.kind, []).append(piece.rows)
         self._reads: set[str] = set()
         self._found: list[Found] = []
         self._given: dict[str, Rewritten] = {}
@@ -174,7 +174,7 @@ class _Partition:
 
     def _staged(self, declared: TableType, about: str) -> tuple[Block, RowIndex] | None:
         """The rows of the batch in their order, numbered from 0, and their numbers in the table."""
-        batches = self._rows.get(Tag(declared.table_key, "staged", about))
+        batches = self._rows.get(PieceKind(declared.table_key, "staged", about))
         if not batches:
             return None
         ordered = sorted(batches, key=lambda batch: batch.column(ROW)[0].as_py())
@@ -183,7 +183,7 @@ class _Partition:
         return Block(rows, 0, False, _ByRow(declared, _Numbers(numbers))), numbers
 
     def _committed(self, key: str, about: str, *, side: str = "committed") -> pa.Table | None:
-        batches = self._rows.get(Tag(key, side, about))  # type: ignore[arg-type]  # a literal at every call
+        batches = self._rows.get(PieceKind(key, side, about))  # type: ignore[arg-type]  # a literal at every call
         return pa.Table.from_batches(batches) if batches else None
 
     def _view(self, *tables: tuple[str, pa.Table | None]) -> RecordingView:

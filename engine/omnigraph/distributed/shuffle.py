@@ -25,12 +25,12 @@ Side = Literal["staged", "committed", "gone"]
 
 ROW: Final = "_row"
 ADDRESS: Final = "_address"
-_TAG: Final = b"omnigraph.piece"
+_KIND: Final = b"omnigraph.piece"
 _LATER: Final = np.uint64(40)  # slots of a key set are chosen by other bits of the same digest
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Tag:
+class PieceKind:
     """What the rows of a piece are: the table, the side, and what is compared (ids, an end of edges, a unique tuple by its
     number, the sources of edges)."""
 
@@ -44,12 +44,12 @@ class Piece:
     """Rows of one partition, on their way to the task that checks it."""
 
     partition: int
-    tag: Tag
+    kind: PieceKind
     rows: pa.RecordBatch
 
     def to_bytes(self) -> bytes:
         """For a wire that carries bytes."""
-        named = {_TAG: json.dumps([self.tag.table_key, self.tag.side, self.tag.about]).encode()}
+        named = {_KIND: json.dumps([self.kind.table_key, self.kind.side, self.kind.about]).encode()}
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_stream(sink, self.rows.schema.with_metadata(named), options=options) as stream:
@@ -61,8 +61,8 @@ class Piece:
         """What ``to_bytes`` made."""
         with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
             rows = stream.read_next_batch()
-        tag = json.loads((rows.schema.metadata or {})[_TAG])
-        return cls(partition, Tag(*tag), rows.replace_schema_metadata(None))
+        kind = json.loads((rows.schema.metadata or {})[_KIND])
+        return cls(partition, PieceKind(*kind), rows.replace_schema_metadata(None))
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,9 @@ class Partitioning:
     partitions: int
     seed: bytes
 
-    def cut(self, tag: Tag, rows: pa.RecordBatch, keys: Sequence[pa.Array[Any]], only: int | None) -> Iterator[Piece]:
+    def cut(
+        self, kind: PieceKind, rows: pa.RecordBatch, keys: Sequence[pa.Array[Any]], only: int | None
+    ) -> Iterator[Piece]:
         """The rows of each partition, in their order; of one partition if that is asked for. Without keys they stay together."""
         if not rows.num_rows:
             return
@@ -80,7 +82,7 @@ class Partitioning:
         if only is not None:
             mine = np.flatnonzero(partition == only)
             if len(mine):
-                yield Piece(only, tag, rows if len(mine) == rows.num_rows else rows.take(positions(mine)))
+                yield Piece(only, kind, rows if len(mine) == rows.num_rows else rows.take(positions(mine)))
             return
         order = np.argsort(partition, kind="stable")
         sorted_rows = rows.take(positions(order))
@@ -88,7 +90,7 @@ class Partitioning:
         start = 0
         for number, count in enumerate(counts.tolist()):
             if count:
-                yield Piece(number, tag, sorted_rows.slice(start, count))
+                yield Piece(number, kind, sorted_rows.slice(start, count))
             start += count
 
     def _partition_of(self, keys: Sequence[pa.Array[Any]], count: int) -> npt.NDArray[np.int64]:

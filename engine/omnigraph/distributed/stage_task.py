@@ -19,7 +19,7 @@ from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
 from omnigraph.distributed.fragments import StagedFragments
 from omnigraph.distributed.patch_rows import joined, with_placeholders
-from omnigraph.distributed.staged_part import Complaints, Split, StagedPart, Stretch, TaskRows
+from omnigraph.distributed.staged_part import PartViolations, Split, StagedPart, Stretch, TaskRows
 from omnigraph.distributed.staging_record import described_files
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import Catalog, TableType
@@ -341,8 +341,8 @@ class _Work:
             place,
             tuple(self.splits),
             tables,
-            _complaints(malformed),
-            _complaints(self._log),
+            _violations_of(malformed),
+            _violations_of(self._log),
             (*self.rejects.records, *self._rejected),
             error,
         )
@@ -352,9 +352,9 @@ class _Work:
         return TaskRows(key, staged, tuple(held.stretches), held.minted_rows(), joined(held.unnamed))
 
 
-def _complaints(log: ViolationLog) -> Complaints:
+def _violations_of(log: ViolationLog) -> PartViolations:
     shown = log.shown
-    return Complaints(shown, log.total, dict(sorted(log.by_code.items())) if log.total > len(shown) else {})
+    return PartViolations(shown, log.total, dict(sorted(log.by_code.items())) if log.total > len(shown) else {})
 
 
 class _Drawn:

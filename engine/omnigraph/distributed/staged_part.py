@@ -71,7 +71,7 @@ class TaskRows:
 
 
 @dataclass(frozen=True)
-class Complaints:
+class PartViolations:
     """The first violations by place, numbered within their splits, and how many there are; of each code, where not all are
     shown."""
 
@@ -106,8 +106,8 @@ class StagedPart:
     place: int  # sorts the parts of one input
     splits: tuple[tuple[Split, int], ...] = ()  # with the records read
     tables: tuple[TaskRows, ...] = ()
-    malformed: Complaints = field(default_factory=Complaints)
-    bad_values: Complaints = field(default_factory=Complaints)
+    malformed: PartViolations = field(default_factory=PartViolations)
+    bad_values: PartViolations = field(default_factory=PartViolations)
     rejected: tuple[Rejected, ...] = ()
     error: OmnigraphError | None = None  # why the task gave up: what it had written is in ``tables``
     keys: tuple[KeyStream, ...] = ()

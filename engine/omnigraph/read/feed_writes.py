@@ -22,8 +22,8 @@ from omnigraph.read.row_changes import explained
 from omnigraph.read.states import Versioned
 from omnigraph.table.arrays import one_array, positions
 from omnigraph.table.blob import blob_columns
-from omnigraph.table.brought import Brought, brought
 from omnigraph.table.delta import Column, Delta, columns_of, differing
+from omnigraph.table.rows_of_versions import Brought, brought
 
 STRETCH_SWAPS_MAX: Final = 128
 STRETCH_ROWS_MAX: Final = 4096  # held at once

@@ -2,7 +2,7 @@
 
 A rewrite is a pair of versions, one that reserves fragment numbers and one that takes the new files. Lance names neither
 after anybody, so their numbers say whose they are: they are a caller's own if they follow, without a gap, the version
-that he knows.
+that the caller knows.
 """
 
 from __future__ import annotations

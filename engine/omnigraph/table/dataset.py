@@ -23,7 +23,6 @@ from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.table import checksums
 from omnigraph.table.blob import stored_schema
-from omnigraph.table.drawn import drawing
 from omnigraph.table.errors import Fate, brief, classify, panics_raised, translate
 from omnigraph.table.moved import check_place
 from omnigraph.table.names import V2_MANIFEST_MAX as V2_MANIFEST_MAX
@@ -31,6 +30,7 @@ from omnigraph.table.names import TableRef as TableRef
 from omnigraph.table.new_file_checks import write_files
 from omnigraph.table.reading import counter
 from omnigraph.table.reading import metered as metered
+from omnigraph.table.row_stream import drawing
 from omnigraph.table.torn import not_whole, torn_version
 from omnigraph.table.verified import VerifiedFiles
 

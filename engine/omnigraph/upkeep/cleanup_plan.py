@@ -70,7 +70,7 @@ def oldest_retained(newest_first: Iterable[SeenCommit], policy: Policy, now_us: 
     """The oldest commit that the policy keeps and that is still there. None: not even the newest is.
 
     A commit counts as younger than the minimum age as long as it was the head within it: that is when a reader may have
-    taken the snapshot that he still holds.
+    taken the snapshot that it still holds.
     """
     oldest: SeenCommit | None = None
     for index, commit in enumerate(newest_first):

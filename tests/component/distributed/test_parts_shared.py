@@ -18,7 +18,7 @@ from omnigraph.distributed import driver as part_driver
 from omnigraph.distributed import pass_rules as part_checks
 from omnigraph.distributed import placement as part_placement
 from omnigraph.distributed import reduce as part_reduce
-from omnigraph.distributed.shuffle import Piece, Tag
+from omnigraph.distributed.shuffle import Piece, PieceKind
 from omnigraph.distributed.stage_task import TableRows
 from omnigraph.distributed.staged_part import Split
 from tests.component.distributed import test_parts as parts
@@ -127,7 +127,9 @@ def test_passes_hold_one_share_at_a_time(tmp_path: Path, monkeypatch: pytest.Mon
 
     def noted(self: Any, partition: int, pieces: Iterable[Piece]) -> Any:
         pieces = list(pieces)
-        held.append(sum(piece.rows.num_rows for piece in pieces if piece.tag == Tag("node:Person", "staged", "ids")))
+        held.append(
+            sum(piece.rows.num_rows for piece in pieces if piece.kind == PieceKind("node:Person", "staged", "ids"))
+        )
         return judge(self, partition, pieces)
 
     monkeypatch.setattr(part_reduce.ReducePartition, "__call__", noted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -69,7 +68,6 @@ def test_before_the_fork_a_time_means_a_commit_of_the_parent(graph: og.Graph) ->
 def test_a_merged_commit_is_no_state_of_the_branch_that_it_was_merged_into(graph: og.Graph) -> None:
     on_dev = graph.commits("dev", limit=1)[0]
     before = graph.commits()[0]
-    time.sleep(0.002)
     graph.branches.merge("dev")
     assert on_dev.id in [one.id for one in graph.commits()]
     assert graph.snapshot(at=on_dev.created_at).commit_id == before.id

@@ -17,7 +17,7 @@ from omnigraph import distributed
 from omnigraph.core import documents, errors
 from omnigraph.distributed import staging_record
 from omnigraph.distributed.fragments import StagedFragments, check_schema_fits
-from omnigraph.distributed.staged_part import Complaints, KeyStream, Split, StagedPart, Stretch, TaskRows
+from omnigraph.distributed.staged_part import KeyStream, PartViolations, Split, StagedPart, Stretch, TaskRows
 from omnigraph.write.base.rejects import Rejected
 from omnigraph.write.base.staged_columns import LiveField
 from omnigraph.write.base.violations import Violation
@@ -73,8 +73,8 @@ def part(**changes: Any) -> StagedPart:
                 np.array([False, True, False]),
             ),
         ),
-        "malformed": Complaints((reason,), 3),
-        "bad_values": Complaints((), 0),
+        "malformed": PartViolations((reason,), 3),
+        "bad_values": PartViolations((), 0),
         "rejected": (Rejected({"name": "x", "at": float("nan"), "deep": _deep(60)}, (reason,), 4, None, split.key),),
         "error": errors.NotFound("no file", path="people.csv"),
         "keys": (key_stream(),),

@@ -30,7 +30,7 @@ _COLUMNS: Final = (
 _SKIPPED: Final = '; a column that is not wanted: TYPE=FILE:-{name}, in Python skip=["{name}"]'
 _NO_HEADER: Final = "; a file without header: --no-header, in Python CsvOptions(header=False)"
 _DELIMITER: Final = "the cells seem to be separated by another character: --delimiter '{shown}', in Python CsvOptions(delimiter=\"{shown}\")"
-# Complaints that are about a whole table when they name no record: its type or its columns are called otherwise.
+# Violations that are about a whole table when they name no record: its type or its columns are called otherwise.
 _OF_NAMES: Final = frozenset({v.UNKNOWN_PROPERTY, v.REQUIRED, v.MISSING_ENDPOINT_VALUE, v.DUPLICATE_MEMBER})
 _DELIMITERS: Final = ";\t|"
 

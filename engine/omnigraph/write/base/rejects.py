@@ -1,6 +1,6 @@
-"""What could not become a row: the complaints, and on request the records themselves.
+"""What could not become a row: the violations, and on request the records themselves.
 
-Owns the difference between failing (count, keep the first complaints) and quarantining (keep every bad record with its
+Owns the difference between failing (count, keep the first violations) and quarantining (keep every bad record with its
 reasons). It does not decide what is bad.
 """
 

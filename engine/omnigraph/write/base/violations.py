@@ -1,4 +1,4 @@
-"""What is wrong with an input: one value per complaint, and the log that keeps the first ones and counts the rest.
+"""What is wrong with an input: one value each, and the log that keeps the first ones and counts the rest.
 
 Owns the shape, the order and the wording's outer form (where, then what). It must not decide what is wrong.
 """
@@ -47,7 +47,7 @@ CARD_MIN: Final = "card-min"
 ORPHAN: Final = "orphan"
 
 STUB: Final = "stub"
-"""No complaint: an edge whose end does not exist and is made as a stub."""
+"""No violation: an edge whose end does not exist and is made as a stub."""
 
 # The checks for which bounds can be given, by code. Everything else is about the value of a record.
 _CHECK_OF: Final = {
@@ -64,7 +64,7 @@ _CHECK_OF: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One complaint. ``record`` counts from 1 in ``source`` (a row number for tables); ``value`` is cut."""
+    """One violation. ``record`` counts from 1 in ``source`` (a row number for tables); ``value`` is cut."""
 
     code: str
     message: str
@@ -99,7 +99,7 @@ class Violation:
 
     @builtins.property  # `property` is a field here
     def order(self) -> tuple[Any, ...]:
-        """By source and record; complaints about committed rows come last, by table and id."""
+        """By source and record; violations about committed rows come last, by table and id."""
         known = self.record is not None
         return (
             not known,

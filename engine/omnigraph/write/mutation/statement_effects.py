@@ -166,7 +166,7 @@ def _insert(
 
 
 def _change(rows: PendingRows) -> TypeChange:
-    """Rows are numbered by the statement that touched them last: that is where a complaint points."""
+    """Rows are numbered by the statement that touched them last: that is where a violation points."""
     origin = Origin(numbers=rows.numbers)
     return TypeChange(rows.type, rows.rows, "merge", minted=rows.minted, origin=origin, kept=rows.kept)
 

@@ -2,7 +2,7 @@
 
 The same rules as for a change set that is held, fed as the batches go by; what stays in memory are key columns. Nodes are
 drawn before edges, so that endpoints find the nodes of the same input. Once something is wrong nothing more is handed
-out, but the rest is still read and judged, so that the complaint is complete.
+out, but the rest is still read and judged, so that the list of violations is complete.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def _hint(catalog: Catalog, name: str) -> str | None:
 
 
 def _open_one(declared: TableType, given: Any, context: Context, order: int) -> tuple[TableStream, int]:
-    """``order`` numbers the sources of the whole input, so that complaints come in the order of the input."""
+    """``order`` numbers the sources of the whole input, so that violations come in the order of the input."""
     if isinstance(given, str | PathLike):
         given = TableFile(given)
     if isinstance(given, list | tuple) and given and all(isinstance(one, str | PathLike) for one in given):

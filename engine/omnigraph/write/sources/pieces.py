@@ -115,7 +115,7 @@ def settle(
 
 
 def _named(raw: RawRows, finding: Finding) -> Finding:
-    """The same finding; its complaints say which row it is by its id as well, where that can be told."""
+    """The same finding; its violations say which row it is by its id as well, where that can be told."""
 
     def describe(row: int) -> Violation:
         found = finding.describe(row)
