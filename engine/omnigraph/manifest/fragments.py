@@ -7,6 +7,7 @@ one fragment. A fragment with rows of a known kind that belongs elsewhere is ref
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Final
 
 from omnigraph.core.errors import Corruption
@@ -158,9 +159,9 @@ def _state(
         ref=ref,
         head=codec.parse_head(head),
         schema=codec.parse_schema(accepted),
-        tables={pin.key: pin for pin in sorted(pins.values(), key=lambda pin: pin.key)},
+        tables={pin.key: pin for pin in sorted(pins.values(), key=attrgetter("key"))},
         tombstones=tuple(sorted(tombstones, key=lambda t: (t.key, t.incarnation))),
-        tail=tuple(sorted(tail, key=lambda row: row.seq)),
+        tail=tuple(sorted(tail, key=attrgetter("seq"))),
         foreign=foreign,
         base=base,
     )

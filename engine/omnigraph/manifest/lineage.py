@@ -81,8 +81,9 @@ def _ends(rows: Sequence[r.HistoryRow]) -> Iterator[str]:
     for row in rows:
         if isinstance(row, r.MergedRow):
             continue
-        if row.object_id in seen:
-            yield f"{row.object_id} has two records"
-        seen.add(row.object_id)
+        id_ = row.object_id
+        if id_ in seen:
+            yield f"{id_} has two records"
+        seen.add(id_)
         if isinstance(row, r.AbortRow) and row.plan in committed:
             yield f"plan {row.plan} was committed and aborted"

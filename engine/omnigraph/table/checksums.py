@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 OP_PROPERTY: Final = "omnigraph:op"
 BUFFER_BYTES: Final = 1 << 20
 _SUFFIX: Final = ".ndjson"
+_CHECK_CHARS: Final = len(',"c":"0123456789abcdef"}')
 _OP_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 _LOG = logging.getLogger("omnigraph.checksums")
 
@@ -119,36 +120,33 @@ def digest_of(path: str, pace: Pace | None = None) -> Digest:
 
 def encode(path: str, digest: Digest) -> bytes:
     """One line, with its newline."""
-    body = _body(path, digest)
-    return body[:-1] + b',"c":"' + _check_of(body) + b'"}\n'
-
-
-def decode(data: bytes) -> Iterator[tuple[str, Digest] | None]:
-    """The lines of a file, None for one that does not hold what was written. A last line without its newline was being
-    written when a process ended, and is left out."""
-    for line in data.split(b"\n")[:-1]:
-        if line:
-            yield _decode_line(line)
-
-
-def _decode_line(line: bytes) -> tuple[str, Digest] | None:
-    try:
-        value = json.loads(line)
-        path, digest = value["path"], Digest(value["bytes"], value["xxh3"])
-        whole = encode(path, digest)
-    except (ValueError, KeyError, TypeError):
-        return None
-    return (path, digest) if whole == line + b"\n" else None
-
-
-def _body(path: str, digest: Digest) -> bytes:
-    return json.dumps({"path": path, "bytes": digest.bytes, "xxh3": digest.xxh3}, separators=(",", ":")).encode()
-
-
-def _check_of(body: bytes) -> bytes:
     import xxhash
 
-    return xxhash.xxh3_64_hexdigest(body).encode()
+    body = json.dumps({"path": path, "bytes": digest.bytes, "xxh3": digest.xxh3}, separators=(",", ":")).encode()
+    return b'%s,"c":"%s"}\n' % (body[:-1], xxhash.xxh3_64_hexdigest(body).encode())
+
+
+def decode(data: bytes) -> list[tuple[str, Digest] | None]:
+    """The lines of a file, None for one that does not hold what was written. A last line without its newline was being
+    written when a process ended, and is left out.
+
+    In one function: a table has a line for each file that it ever had, and upkeep reads them all."""
+    import xxhash
+
+    found: list[tuple[str, Digest] | None] = []
+    for line in data.split(b"\n")[:-1]:
+        if not line:
+            continue
+        body, check = line[:-_CHECK_CHARS] + b"}", line[-_CHECK_CHARS:]
+        if check != b',"c":"%s"}' % xxhash.xxh3_64_hexdigest(body).encode():
+            found.append(None)
+            continue
+        try:
+            value = json.loads(body)
+            found.append((value["path"], Digest(value["bytes"], value["xxh3"])))
+        except (ValueError, KeyError, TypeError):
+            found.append(None)
+    return found
 
 
 def read_lines(place: Place) -> Lines:
@@ -160,7 +158,7 @@ def read_lines(place: Place) -> Lines:
     for name in _line_files(place.folder):
         try:
             with open(os.path.join(place.folder, name), "rb") as file:
-                decoded = list(decode(file.read()))
+                decoded = decode(file.read())
         except FileNotFoundError:
             continue  # folded since it was listed
         if None in decoded:
@@ -342,8 +340,8 @@ def fold(store: Store, identity: str, run: str, pending: Callable[[], Collection
     ended stay where they are. Returns how many files of lines went."""
     if store.is_remote:
         return 0
-    prefix = layout.checksums_prefix(identity)
-    names = _line_files(os.path.join(store.uri, prefix))
+    prefix, root = layout.checksums_prefix(identity), store.uri
+    names = _line_files(os.path.join(root, prefix))
     if len(names) < 2:
         return 0
     busy = pending()  # after the names: an operation that has a file here and is not among these adds nothing to it
@@ -351,7 +349,7 @@ def fold(store: Store, identity: str, run: str, pending: Callable[[], Collection
     kept: dict[bytes, None] = {}
     for name in names:
         for line in decode(store.get(prefix + name) or b""):
-            if line is not None and os.path.exists(os.path.join(store.uri, line[0])):
+            if line is not None and os.path.exists(os.path.join(root, line[0])):
                 kept[encode(*line)] = None
     if kept:
         store.create(f"{prefix}{_checked(run)}{_SUFFIX}", b"".join(kept))
@@ -366,7 +364,7 @@ def forget(store: Store, paths: Collection[str]) -> None:
     for identity in store.folders(layout.CHECKSUMS):
         prefix = f"{layout.CHECKSUMS}{identity}/"
         for name in _line_files(os.path.join(store.uri, prefix)):
-            data = store.get(prefix + name) or b""
-            kept = [line for line in decode(data) if line is None or line[0] not in paths]
-            if len(kept) != len(list(decode(data))):
+            lines = decode(store.get(prefix + name) or b"")
+            kept = [line for line in lines if line is None or line[0] not in paths]
+            if len(kept) != len(lines):
                 store.replace(prefix + name, b"".join(encode(*line) for line in kept if line is not None))
