@@ -14,8 +14,8 @@ from unittest import mock
 import pytest
 
 from omnigraph import graph as graphs
+from omnigraph.commit import applied_plans
 from omnigraph.commit import decide as engine
-from omnigraph.commit import taking_along
 from omnigraph.commit.decide import Check, Decision, End, Evidence, Lineage, PublishCheck, Undo
 from omnigraph.commit.maintain import Forward
 from omnigraph.manifest.rows import CommitRow
@@ -166,14 +166,14 @@ def taking(*checks: Check) -> Callable[..., Change]:
     """Plans of others come along though these checks refuse them."""
 
     def take(state: Any, own: Any, change: Change, others: Any) -> Change:
-        with mock.patch.object(taking_along, "check_publish", passing(*checks)):
-            return taking_along.take_along(state, own, change, others)
+        with mock.patch.object(applied_plans, "check_publish", passing(*checks)):
+            return applied_plans.take_along(state, own, change, others)
 
     return take
 
 
 def taking_what_has_ended(state: Any, own: Any, change: Change, others: Any) -> Change:
-    return taking_along.take_along(replace(state, tail=state.tail[:1]), own, change, others)
+    return applied_plans.take_along(replace(state, tail=state.tail[:1]), own, change, others)
 
 
 def counting(*, pin: int, achieved: int, own: frozenset[int], **_: Any) -> Forward:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from omnigraph.commit.applied_plans import AppliedPlans
 from omnigraph.commit.durable import Durable, durability_of
 from omnigraph.commit.intent import Intents
 from omnigraph.commit.locks import TableLocks
@@ -23,7 +24,6 @@ from omnigraph.commit.plan import BranchName, Owner
 from omnigraph.commit.pressure import Bounds
 from omnigraph.commit.queue.lease import QueueLeases
 from omnigraph.commit.queue.timing import ContentionTiming
-from omnigraph.commit.taking_along import AppliedPlans
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
 from omnigraph.core.errors import Corruption, InvalidInput, NotFound, OmnigraphError, Refused
 from omnigraph.core.ids import is_ulid

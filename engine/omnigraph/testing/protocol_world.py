@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from omnigraph.commit import decide as decisions
+from omnigraph.commit.applied_plans import AppliedPlan, take_along
 from omnigraph.commit.decide import Above, Check, Decision, Evidence, Line, Lineage, TableEvidence, Undo, how_ended
 from omnigraph.commit.effects import BasePin, Effect, Target
 from omnigraph.commit.maintain import Forward, fast_forward
 from omnigraph.commit.plan import Base, BranchName, Owner, PublishPlan, ReadPin, RequestInfo
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.publish import publish_change
-from omnigraph.commit.taking_along import AppliedPlan, take_along
 from omnigraph.manifest.rows import AbortRow, CommitRow, HistoryRow, Pin, SchemaRow
 from omnigraph.manifest.state import Change, State, fold, genesis
 from omnigraph.testing.explorer import State as Node

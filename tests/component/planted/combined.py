@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.commit import decide, taking_along
+from omnigraph.commit import applied_plans, decide
 from omnigraph.commit.advance import RECOVERY, Answer, Swap, Terms, advance
 from omnigraph.commit.decide import Check, Lineage, PublishCheck
 from omnigraph.commit.durable import Durable
@@ -165,18 +165,18 @@ def lenient(check: Check) -> Plant:
         verdict = decide.check_publish(*args, **facts)
         return PublishCheck(Check.GO) if verdict.check is check else verdict
 
-    return lambda patch: patch.setattr(taking_along, "check_publish", judged)
+    return lambda patch: patch.setattr(applied_plans, "check_publish", judged)
 
 
 def taking_pins_as_they_are(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(taking_along, "_registered_otherwise", lambda *_: False)
+    patch.setattr(applied_plans, "_registered_otherwise", lambda *_: False)
 
 
 def combining_everything(patch: pytest.MonkeyPatch) -> None:
     def anything(plan: PublishPlan) -> bool:
         return bool(plan.requests)
 
-    patch.setattr(taking_along, "may_combine", anything)
+    patch.setattr(applied_plans, "may_combine", anything)
     patch.setattr(combine, "may_combine", anything)
     taking_pins_as_they_are(patch)
 
@@ -207,7 +207,7 @@ DEFECTS = {
     "a helped plan's own record is not looked for": Defect(an_owner_is_helped, passing(Check.PUBLISHED)),
     "a plan comes along whose read table has moved": Defect(a_table_that_was_read_moves, lenient(Check.READ_MOVED)),
     "a plan comes along that was aborted": Defect(
-        a_plan_that_was_aborted, setting(taking_along, "_lineage_in_tail", lambda *_: Lineage())
+        a_plan_that_was_aborted, setting(applied_plans, "_lineage_in_tail", lambda *_: Lineage())
     ),
     "a plan comes along whose key is taken": Defect(one_key_in_two_processes, lenient(Check.KEY_TAKEN)),
     "a fork comes along": Defect(a_fork_meets_a_lost_swap, combining_everything),

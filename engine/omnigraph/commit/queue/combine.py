@@ -1,7 +1,7 @@
 """What a writer does once it has lost a swap: it makes its own plan known as applied, and takes those of others along.
 
 Without this, writers of different tables undo each other's work for nothing: a state is many requests old when its swap is
-sent, so of many writers all but one lose. What may be taken along is decided in ``taking_along``; a plan that was taken is found
+sent, so of many writers all but one lose. What may be taken along is decided in ``applied_plans``; a plan that was taken is found
 by its owner in the lineage, as one that recovery has published. The uncontended way makes no request here.
 """
 
@@ -14,13 +14,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from omnigraph.commit.applied_plans import AppliedPlan, may_combine, pins_fit, take_along
 from omnigraph.commit.engine import Branch, Engine
 from omnigraph.commit.intent import Intent, encode_plan
 from omnigraph.commit.intent_format import APPLIED
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.protocol.publish import publish_change
 from omnigraph.commit.protocol.recorded_counts import recorded_counts
-from omnigraph.commit.taking_along import AppliedPlan, may_combine, pins_fit, take_along
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter

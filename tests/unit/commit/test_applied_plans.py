@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from omnigraph.commit.applied_plans import AppliedPlan, AppliedPlans, may_combine, pins_fit, take_along
 from omnigraph.commit.decide import Check, Lineage, check_publish
 from omnigraph.commit.plan import REQUESTS_MAX, BranchName, Delta, PublishPlan, ReadPin, Rename, Source
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.publish import on_state, publish_change
-from omnigraph.commit.taking_along import AppliedPlan, AppliedPlans, may_combine, pins_fit, take_along
 from omnigraph.manifest.rows import Closed, CommitRow, Pin
 from omnigraph.manifest.state import Change, State, fold
 from tests.unit.commit.material import (
