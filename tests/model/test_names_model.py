@@ -1,4 +1,4 @@
-"""Names of branches in every interleaving: with the rules nothing is lost, without any one of them something is."""
+"""Names of branches in every interleaving, beside writers: with the rules nothing is lost, without any one of them something is."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ SCOPES = {
     "one creator, two deleters, two repeats": Scope(creators=1, deleters=2, trims=2, repeats=2),
     "two creators, one deleter, a cleanup": Scope(cleanups=1, trims=0),
     "one creator, one deleter, two cleanups": Scope(creators=1, cleanups=2, trims=0),
+    "two writers, one deleter, a cleanup": Scope(creators=0, trims=0, cleanups=1, writers=2),
+    "one writer, one creator, one deleter, a cleanup": Scope(creators=1, trims=0, cleanups=1, writers=1),
 }
 
 
@@ -83,3 +85,20 @@ def test_without_one_of_the_rules_a_branch_loses_its_name(rules: Rules, scope: S
     found = explore(start(scope), steps(rules), check(rules))
     assert found.error is not None, f"no counter-example in {found}"
     assert found.error.startswith("lost branch") and found.trace
+
+
+WRITING = Scope(creators=0, trims=0, cleanups=1, writers=1)
+# What a writer on the branch is told wrongly without a rule.
+TOLD = {
+    "a deleter does not close the line": (Rules(closes=False), WRITING, "lost commit"),
+    "a cleaner does not raise the boundary to all": (Rules(bounds=False), WRITING, "lost commit"),
+    "a swap stands beside any boundary": (Rules(swap_stands=lambda version, boundary: True), WRITING, "lost commit"),
+    "a writer does not look for its commit": (Rules(looks_for_own=False), WRITING, "false failure"),
+}
+
+
+@pytest.mark.parametrize(("rules", "scope", "harm"), TOLD.values(), ids=TOLD.keys())
+def test_without_one_of_the_rules_a_writer_is_told_what_is_not_so(rules: Rules, scope: Scope, harm: str) -> None:
+    found = explore(start(scope), steps(rules), check(rules))
+    assert found.error is not None, f"no counter-example in {found}"
+    assert found.error.startswith(harm) and found.trace

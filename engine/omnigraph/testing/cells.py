@@ -27,7 +27,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.calls import Call, CallWatch, give_notice
 from omnigraph.testing.children import Child
-from omnigraph.testing.content import Content, content_of, faults_of, stays_put
+from omnigraph.testing.content import Content, faults_of, stays_put
 from omnigraph.testing.emulator import S3Emulator, environment
 from omnigraph.testing.faults import ANY, CATALOGUE, MUTATING, FaultProxy, Rule, kill
 from omnigraph.testing.operations import Operation, create, opened, recover
@@ -164,7 +164,7 @@ class Matrix:
         self.counted[(operation.name, width, "mutating")] = self.proxy.mutations
         self.counted[(operation.name, width, "all")] = len(self.proxy.log)
         with opened(root) as engine:
-            self._after[key] = content_of(engine)
+            self._after[key] = operation.content_of(engine)
             problems = faults_of(engine)
         if problems:
             raise AssertionError(f"{operation.name} does not work undisturbed: {problems}")
@@ -174,7 +174,7 @@ class Matrix:
             self.prepare(operation, width, root)
             operation.rival(root)
             with opened(root) as engine:
-                self._between[key] = content_of(engine)
+                self._between[key] = operation.content_of(engine)
             self.forget(root)
 
     def after(self, cell: Cell) -> Content | None:
@@ -236,7 +236,7 @@ class Matrix:
         try:
             self.prepare(operation, cell.width, root)
             with opened(root) as engine:
-                before = content_of(engine)
+                before = operation.content_of(engine)
             after = self._after[(operation.name, cell.width, cell.store)]
             said = self._interrupt(cell, operation.name, root, cell.cut, cell.what)
             verdict.ended = said[0] if said else "killed"
@@ -317,7 +317,7 @@ class Matrix:
             return "after" if content == after else f"neither: {content}"
 
         with opened(root) as engine:
-            found = content_of(engine)
+            found = operation.content_of(engine)
             verdict.was = name_of(found)
             promised = promised_by(engine, said, verdict.findings) if verdict.was in ("before", "after") else None
         if cell.second:
@@ -327,7 +327,7 @@ class Matrix:
         if not operation.creates_graph or verdict.was == "after":
             recover(root)
         with opened(root) as engine:
-            left = content_of(engine)
+            left = operation.content_of(engine)
             verdict.now = name_of(left)
         if between is not None and found == between and left == before:
             verdict.findings.append("recovery took the rival's write back")

@@ -1,9 +1,11 @@
-"""Every interleaving of creators, deleters, cleaners and a trimmer on one name, over the rules of ``manifest.refs``.
+"""Every interleaving of creators, deleters, cleaners, a trimmer and writers on one name, over the rules of ``manifest.refs``.
 
 A creator claims the name, makes its line, binds the name and looks before it reports; it takes over a name that is bound to a
 closed line, or that it has seen being made for too long. A deleter closes the line and frees the name. The trimmer deletes entries
 below the highest as it listed them, at any time later, and its deletes may arrive once more. A cleaner lists the lines, reads the name,
-opens the lines, and later frees the name and deletes lines by what it saw. A crash is a process that takes no further step.
+opens the lines, and later frees the name, raises the boundary of the lines that are dead to ``all``, and deletes them by what it saw.
+A writer resolves the name and opens the line; its swap is refused where the line has moved, and lands unseen where the line was deleted.
+It looks at the boundary before it answers, and where that is ``all``, for its own commit. A crash is a process that takes no further step.
 
 ``Rules`` are the project's own; a test replaces one and expects a counter-example.
 """
@@ -15,8 +17,10 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from omnigraph.commit.decide import swap_stands
 from omnigraph.commit.lines import GraphLines, ManifestLine
 from omnigraph.manifest import refs
+from omnigraph.manifest.boundary import ALL, NONE
 from omnigraph.manifest.refs import NameEntry, NameState
 from omnigraph.testing.explorer import State
 
@@ -45,6 +49,10 @@ class Rules:
     lines_first: bool = True  # a cleaner lists the lines before it reads the names
     meaning: Callable[[Log], NameEntry | None] = highest_of
     look_again: bool = True  # after a number that was taken; else the next one is tried blindly
+    closes: bool = True  # a deleter closes the line before it frees the name
+    bounds: bool = True  # a cleaner raises the boundary of dead lines before it deletes them
+    swap_stands: Callable[[int, int], bool] = swap_stands
+    looks_for_own: bool = True  # a writer whose swap may not stand looks for its commit before it answers
 
 
 @dataclass(frozen=True)
@@ -54,17 +62,21 @@ class Scope:
     trims: int = 1
     repeats: int = 0
     cleanups: int = 0
+    writers: int = 0
     bound_at_first: bool = True
 
 
 def start(scope: Scope) -> State:
-    """(log, closed lines, acknowledged lives, creators, deleters, trimmer, lines that are there, cleaner)"""
+    """(log, closed lines, acknowledged lives, creators, deleters, trimmer, lines that are there, cleaner, writers, (life, writer) of
+    each swap that has landed, lives whose boundary is ``all``)"""
     log: Log = ((0, "making", 0), (1, "bound", 0)) if scope.bound_at_first else ()
     acknowledged = (0,) if scope.bound_at_first else ()
     creators = tuple(("begin", -1, -1) for _ in range(scope.creators))
     deleters = tuple(("begin", -1, -1) for _ in range(scope.deleters))
     cleaner = ("begin", scope.cleanups, (), (), ())
-    return (log, (), acknowledged, creators, deleters, (scope.trims, (), (), scope.repeats), acknowledged, cleaner)
+    trimmer = (scope.trims, (), (), scope.repeats)
+    writers = (("begin", -1, -1),) * scope.writers
+    return (log, (), acknowledged, creators, deleters, trimmer, acknowledged, cleaner, writers, (), ())
 
 
 def steps(rules: Rules) -> Callable[[State], Iterator[tuple[str, State]]]:
@@ -75,19 +87,26 @@ def steps(rules: Rules) -> Callable[[State], Iterator[tuple[str, State]]]:
             yield from _deleter(rules, state, index)
         yield from _trimmer(rules, state)
         yield from _cleaner(rules, state)
+        for index in range(len(state[8])):
+            yield from _writer(rules, state, index)
 
     return following
 
 
 def check(rules: Rules) -> Callable[[State], str | None]:
     def wrong(state: State) -> str | None:
-        """An acknowledged branch whose deletion has not begun is bound to its name, and its line is there."""
+        """An acknowledged branch whose deletion has not begun is bound to its name, and its line is there. What a writer was told
+        of its commit is so."""
         log, closed, acknowledged = state[:3]
         highest = rules.meaning(log)
+        begun = {*closed, *(life for phase, _, life in state[4] if phase in ("free", "look", "done"))}
+        for phase, life, _ in state[8]:
+            if phase in WRONGLY_TOLD:
+                return f"{phase}: on {life}"
         for life in acknowledged:
-            if life not in closed and (highest is None or (highest.state, highest.identity) != ("bound", str(life))):
+            if life not in begun and (highest is None or (highest.state, highest.identity) != ("bound", str(life))):
                 return f"lost branch: {life} was acknowledged and is not bound"
-            if life not in closed and life not in state[6]:
+            if life not in begun and life not in state[6]:
                 return f"lost branch: {life} was acknowledged and its line is gone"
         return None
 
@@ -163,10 +182,8 @@ def _deleter(rules: Rules, state: State, index: int) -> Iterator[tuple[str, Stat
         if at is not None:
             yield f"{who} resolves {highest.identity}", _put(state, 4, index, ("close", at, int(highest.identity)))
     elif phase == "close":
-        yield (
-            f"{who} closes {life}",
-            _put(state, 4, index, ("free", number, life), closed=tuple(sorted({*closed, life}))),
-        )
+        after = tuple(sorted({*closed, life})) if rules.closes else closed
+        yield f"{who} closes {life}", _put(state, 4, index, ("free", number, life), closed=after)
     elif phase == "free":
         after = _create(log, (number, "free", life))
         then = ("done", -1, life) if after is not None else ("look", -1, life)
@@ -207,7 +224,7 @@ def _cleaner(rules: Rules, state: State) -> Iterator[tuple[str, State]]:
     phase, runs, listed, said, seen = state[7]
 
     def become(after: State, *cleaner: Any) -> State:
-        return (*after[:7], cleaner)
+        return (*after[:7], cleaner, *after[8:])
 
     first, second = ("lines", "name") if rules.lines_first else ("name", "lines")
     following = {first: second, second: "open"}
@@ -237,11 +254,54 @@ def _cleaner(rules: Rules, state: State) -> Iterator[tuple[str, State]]:
         after = log
         for entry in listed:
             after = _create(after, entry) or after
-        yield f"the cleaner writes {listed}", become((after, *state[1:]), "sweep", runs, (), (), seen)
+        yield f"the cleaner writes {listed}", become((after, *state[1:]), "bound", runs, (), (), seen)
+    elif phase == "bound":
+        bounds = tuple(sorted({*state[10], *seen[1]})) if rules.bounds else state[10]
+        yield f"the cleaner gives up the lines {seen[1]}", become((*state[:10], bounds), "sweep", runs, (), (), seen)
     elif phase == "sweep":
         left = tuple(life for life in state[6] if life not in seen[1])
-        swept = (*state[:6], left, state[7])
+        swept = (*state[:6], left, *state[7:])
         yield f"the cleaner deletes the lines {seen[1]}", become(swept, "begin", runs, (), (), ())
+
+
+LOST, FALSE_FAILURE = WRONGLY_TOLD = ("lost commit", "false failure")
+
+
+def _writer(rules: Rules, state: State, index: int) -> Iterator[tuple[str, State]]:
+    """(phase, life, swaps on its line when it was opened; once its own has landed: whether the deletion had been reported before)"""
+    log, closed, deleters, lines, landed, bounds = state[0], state[1], state[4], state[6], state[9], state[10]
+    phase, life, base = state[8][index]
+    who = f"writer {index}"
+
+    def become(*writer: Any, more: tuple[tuple[int, int], ...] = ()) -> State:
+        writers = (*state[8][:index], writer, *state[8][index + 1 :])
+        return (*state[:8], writers, tuple(sorted((*landed, *more))), bounds)
+
+    there, moved = life in lines, life in closed or sum(one[0] == life for one in landed) != base
+    if phase == "begin":
+        highest = rules.meaning(log)
+        if highest is not None and highest.state == "bound":
+            found = int(highest.identity)
+            if found in lines and found not in closed:
+                on_it = sum(one[0] == found for one in landed)
+                yield f"{who} opens {found}", become("swap", found, on_it)
+    elif phase == "swap":
+        if there and moved:
+            yield f"{who} is refused", become("done", life, 0)
+        elif there:
+            late = any(one[0] == "done" and one[2] == life for one in deleters)
+            yield f"{who} lands on {life}", become("ask", life, int(late), more=((life, index),))
+        else:
+            yield f"{who} lands where {life} was", become("ask", life, 1)
+    elif phase == "ask":
+        stands = rules.swap_stands(base + 1, ALL if life in bounds else NONE)
+        found_it = there and (life, index) in landed
+        if stands or (rules.looks_for_own and found_it):
+            yield f"{who} reports its commit", become(LOST if base else "done", life, 0)
+        elif rules.looks_for_own:
+            yield f"{who} does not know", become("done", life, 0)
+        else:
+            yield f"{who} reports that it failed", become(FALSE_FAILURE if found_it else "done", life, 0)
 
 
 def _opened(state: State, listed: tuple[int, ...], said: tuple[Any, ...]) -> GraphLines:

@@ -34,6 +34,7 @@ from omnigraph.schema import canonical_text, parse_schema
 from omnigraph.schema.arrow import table_schema
 from omnigraph.store import open_store
 from omnigraph.table.dataset import TableRef
+from omnigraph.testing.content import Content, content_of
 
 TYPES = ("T1", "T2", "T3", "T4")
 
@@ -56,6 +57,13 @@ class Operation:
     leaves: tuple[str, ...] = ()  # what else may lie about afterwards: prefixes of keys
     # A write of its own that ``act`` lets in first. A cut after it finds the graph with that write alone.
     rival: Callable[[str], None] | None = None
+    # What of a content decides. For an act of several steps of which the first alone is to be there whole or not at all.
+    judged: Callable[[Content], Content] = lambda content: content
+
+    def content_of(self, engine: Engine) -> Content | None:
+        """What the graph holds, as far as it decides."""
+        found = content_of(engine)
+        return None if found is None else self.judged(found)
 
 
 OPERATIONS: dict[str, Operation] = {}

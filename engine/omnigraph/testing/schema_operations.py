@@ -1,5 +1,5 @@
 """Changes of the schema as drivers of the crash matrix: columns with and without values, chains, types that come and go,
-rules, and a load beside.
+rules, a load beside, and a branch whose tables are still those of main.
 
 Imported by ``all_operations``; the registry is in ``operations``.
 """
@@ -11,6 +11,8 @@ from typing import Any
 from omnigraph import graph as graphs
 from omnigraph.core import failpoints
 from omnigraph.testing.operations import TYPES, Operation, register, schema_of
+
+FEATURE = "feature"
 
 _OPEN: dict[str, Any] = {"actor": "writer"}
 _LEAVES = ("nodes/", "edges/")  # a created table whose plan was given up is left to cleanup
@@ -34,9 +36,9 @@ def _changed(width: int, columns: str, more: str = "") -> str:
     return "".join(f"node {name} {{ name: String @key {columns} }}\n" for name in TYPES[:width]) + more
 
 
-def _apply(root: str, text: str, fill: dict[str, object] | None = None) -> str | None:
+def _apply(root: str, text: str, fill: dict[str, object] | None = None, branch: str = "main") -> str | None:
     with graphs.open(root, **_OPEN) as graph:
-        commit_id: str | None = graph.schema.apply(text, fill=fill).commit_id
+        commit_id: str | None = graph.schema.apply(text, fill=fill, branch=branch).commit_id
         return commit_id
 
 
@@ -97,6 +99,21 @@ def _beside(root: str, width: int) -> str | None:
             return commit_id
 
 
+def _with_branch(root: str, width: int) -> None:
+    """A branch without a commit of its own: every table of it is on main's line, with an index there."""
+    _seeded(root, width)
+    with graphs.open(root, **_OPEN) as graph:
+        graph.ensure_indices()
+        graph.branches.create(FEATURE)
+
+
+def _on_branch(root: str, width: int) -> str | None:
+    """Three commits a table: a fork, a rename, a column with values and a wider one. A type is made beside them."""
+    fill: dict[str, object] = {f"{name}.more": {"sql": "upper(name)"} for name in TYPES[:width]}
+    columns = 'm: I64? @rename_from("n") more: String'
+    return _apply(root, _changed(width, columns, "node Made { name: String @key }\n"), fill, FEATURE)
+
+
 _ENTRY = frozenset({"schema"})
 register(Operation("schema-nullable", _ENTRY, _seeded, _nullable, widths=(1, 4)))
 register(Operation("schema-filled", _ENTRY, _seeded, _filled, widths=(1, 4)))
@@ -105,3 +122,4 @@ register(Operation("schema-types", _ENTRY, _with_more_types, _types, widths=(1, 
 register(Operation("schema-hard", _ENTRY, _seeded, _hard, widths=(1, 2)))
 register(Operation("schema-rule", _ENTRY, _seeded, _rule, widths=(1, 2), keeps_content=True))
 register(Operation("schema-beside", _ENTRY, _seeded, _beside, widths=(1,), rival=_rival))
+register(Operation("schema-branch", _ENTRY, _with_branch, _on_branch, widths=(1, 2), leaves=_LEAVES))

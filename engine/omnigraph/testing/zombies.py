@@ -26,7 +26,7 @@ from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.calls import CallWatch, give_notice
 from omnigraph.testing.cells import CALLS, CHILD_S, LOCAL, S3, SECOND_CALLS_APART, Cell, Matrix, Verdict
 from omnigraph.testing.children import Child
-from omnigraph.testing.content import Content, content_of, faults_of
+from omnigraph.testing.content import Content, faults_of
 from omnigraph.testing.faults import MUTATING, Rule, hold
 from omnigraph.testing.operations import append, keys_of, opened, recover
 from omnigraph.upkeep.verify import GARBAGE, verify
@@ -95,7 +95,7 @@ def pause(matrix: Matrix, cell: Cell) -> Verdict:
     try:
         matrix.prepare(operation, cell.width, root)
         with opened(root) as engine:
-            known = _Before(content_of(engine), matrix.after(cell))
+            known = _Before(operation.content_of(engine), matrix.after(cell))
         if cell.second:
             with Child(_act, cell.operation, root, cell.width, f"{cell.second}=kill") as child:
                 child.hear_all(CHILD_S)
@@ -213,7 +213,7 @@ def _wait_stopped(pid: int) -> None:
 def _judge(cell: Cell, root: str, known: _Before, said: tuple[Any, ...], verdict: Verdict) -> None:
     recover(root)
     with opened(root) as engine:
-        now = content_of(engine)
+        now = OPERATIONS[cell.operation].content_of(engine)
         keys = _written(engine, cell.width)
         promised = _promised(engine, said, verdict)
     mine = _without_others(now)

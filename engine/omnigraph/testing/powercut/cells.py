@@ -120,12 +120,13 @@ class PowerCuts:
         start, base = self._folder(), self._folder()
         os.mkdir(base)
         root = os.path.join(base, GRAPH)
+        held_by = content_of if name in ROWS else OPERATIONS[name].content_of
         if name in ROWS:
             create(root, width)
         else:
             OPERATIONS[name].prepare(root, width)
         with opened(root) as engine:
-            before = content_of(engine)
+            before = held_by(engine)
         shutil.copytree(base, start)
         disk = Disk(base)
         marks = self._folder()
@@ -137,7 +138,7 @@ class PowerCuts:
         if different:
             raise NotUnderstood(f"the replay of {name} is not what the run has left: {different[:5]}")
         with opened(root) as engine:
-            after = content_of(engine)
+            after = held_by(engine)
         never, files = disk.never_synced()
         return Recording(start, base if stays_put(root) else None, events, before, after, never, files)
 

@@ -89,12 +89,12 @@ def _operation(
         return "before" if content == before else "after" if content == after else f"neither: {str(content)[:300]}"
 
     with opened(root) as engine:
-        was = name_of_content(content_of(engine))
+        was = name_of_content(operation.content_of(engine))
         promised = promised_by(engine, said[-1] if said else (), found) if was in ("before", "after") else None
     if not operation.creates_graph or was == "after":
         recover(root)
     with opened(root) as engine:
-        now = name_of_content(content_of(engine))
+        now = name_of_content(operation.content_of(engine))
     if was not in READABLE or now not in READABLE:
         return [*found, f"half a write is visible: {was} recovery, {now} after it"]
     if was == "after" and now != "after":
