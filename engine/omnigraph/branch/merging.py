@@ -29,6 +29,7 @@ from omnigraph.branch.triple import (
     Terms,
     action_of,
     left_alone,
+    rests_on,
     same_fields,
     source_of,
     source_table,
@@ -157,7 +158,7 @@ class Merging:
                 yield one.merged.name
 
     def action(self, one: TableMerge) -> Action:
-        pins = TablePins(tuple(base.pin for base in one.bases.values()), one.source.pin, one.target.pin)
+        pins = _pins(one)
         if self.task.only is not None and self.task.only.isdisjoint(one.merged.ids):
             return left_alone(pins)
         self.asked.add(one.merged.table_key)
@@ -177,10 +178,7 @@ class Merging:
         found = set()
         for key in self.asked:
             one = self.tables[key]
-            source = one.source.pin
-            if one.target.pin is not None and any(
-                (base.pin and base.pin.triple) != (source and source.triple) for base in one.bases.values()
-            ):
+            if one.target.pin is not None and rests_on(_pins(one)):
                 found.add(one.target.pin.key)
         return found
 
@@ -267,6 +265,10 @@ class Merging:
             if self.actions[key] in (Action.RESTORE, Action.ADOPT) and one.source.pin is not None
         ]
         return (source_of(self.task.source.state, taken),) if taken else ()
+
+
+def _pins(one: TableMerge) -> TablePins:
+    return TablePins(tuple(base.pin for base in one.bases.values()), one.source.pin, one.target.pin)
 
 
 def _in(view: View, declared: TableType) -> Versioned:

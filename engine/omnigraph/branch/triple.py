@@ -62,6 +62,12 @@ def action_of(pins: TablePins, terms: Terms, *, same_fields: bool) -> Action:
     return Action.ROWS
 
 
+def rests_on(pins: TablePins) -> bool:
+    """Whether the source has changed the table: the merge may only be published while the target has it as it is now, also where
+    nothing is written to it."""
+    return pins.target is not None and any(_triple(base) != _triple(pins.source) for base in pins.bases)
+
+
 def same_fields(merged: TableType, source: TableType | None) -> bool:
     """Whether a version with the source's columns is one of the merged type."""
     return source is not None and [(p.name, p.type) for p in merged.properties] == [
