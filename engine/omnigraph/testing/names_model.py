@@ -95,7 +95,7 @@ def steps(rules: Rules) -> Callable[[State], Iterator[tuple[str, State]]]:
 
 def check(rules: Rules) -> Callable[[State], str | None]:
     def wrong(state: State) -> str | None:
-        """An acknowledged branch whose deletion has not begun is bound to its name, and its line is there. What a writer was told
+        """An acknowledged branch whose deletion has not begun is bound to its name, and its line is there. What a writer has answered
         of its commit is so."""
         log, closed, acknowledged = state[:3]
         highest = rules.meaning(log)
