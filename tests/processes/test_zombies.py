@@ -41,6 +41,15 @@ def test_a_change_of_the_schema_stopped_anywhere_does_no_harm_when_it_goes_on(
     assert all(v.ended == WOKE_UP for v in verdicts) and verdicts
 
 
+@pytest.mark.parametrize("name", ["branch-first-write", "merge-both", "branch-restore"])
+def test_who_is_stopped_on_a_branch_does_no_harm_to_those_who_write_there(
+    matrix: Matrix, all_clean: AllClean, name: str
+) -> None:
+    cells = [c for c in sleepers(matrix, name, 1, "local") if c.cut.startswith(("apply.", "publish."))]
+    verdicts = all_clean(pause(matrix, cell) for cell in cells[:: len(cells) // 2 + 1])
+    assert all(v.ended == WOKE_UP for v in verdicts) and verdicts
+
+
 @pytest.mark.parametrize("place", ["*:2", "*:4"])
 def test_a_recovery_stopped_anywhere_does_no_harm_when_it_goes_on(
     matrix: Matrix, all_clean: AllClean, place: str

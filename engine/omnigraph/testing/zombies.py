@@ -22,11 +22,13 @@ from omnigraph.commit.recovery.outcome import ABORTED, LANDED, find_outcome
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter
+from omnigraph.manifest.rows import CommitRow
+from omnigraph.manifest.swap import Held
 from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.calls import CallWatch, give_notice
 from omnigraph.testing.cells import CALLS, CHILD_S, LOCAL, S3, SECOND_CALLS_APART, Cell, Matrix, Verdict
 from omnigraph.testing.children import Child
-from omnigraph.testing.content import Content, faults_of
+from omnigraph.testing.content import Content, branches_of, faults_of
 from omnigraph.testing.faults import MUTATING, Rule, hold
 from omnigraph.testing.operations import append, keys_of, opened, recover
 from omnigraph.upkeep.verify import GARBAGE, verify
@@ -36,6 +38,7 @@ WOKE_UP, NOT_REACHED = "woke up", "not reached"
 OTHERS = ("other1", "other2")
 # Their effect, done again after the others, takes away the others' rows too.
 REPLACING = ("overwrite", "load-overwrite", "mutate-delete", "restore")
+REPLACING_ON_BRANCH = ("branch-restore",)
 
 
 def sleepers(matrix: Matrix, name: str, width: int, store: str) -> Iterator[Cell]:
@@ -186,16 +189,18 @@ def _held_back(matrix: Matrix, cell: Cell, name: str, root: str, verdict: Verdic
 
 
 def _go_on_without(root: str, width: int) -> None:
-    """Others take the sleeper for dead, and write into its tables."""
+    """Others take the sleeper for dead, and write into its tables, those of branches too."""
     recover(root)
     with opened(root) as engine:
+        there = branches_of(engine)
         for name in OTHERS:
-            append(engine, _written(engine, width), [name], actor="other")
+            append(engine, _written(engine.latest(MAIN), width), [name], actor="other")
+            for branch, held in there.items():
+                append(engine, _written(held, width), [name], actor="other", branch=branch)
 
 
-def _written(engine: Engine, width: int) -> list[str]:
-    tables = engine.latest(MAIN).state.tables
-    return [key for key in keys_of(width) if key in tables]
+def _written(held: Held, width: int) -> list[str]:
+    return [key for key in keys_of(width) if key in held.state.tables]
 
 
 def _wait_stopped(pid: int) -> None:
@@ -214,7 +219,8 @@ def _judge(cell: Cell, root: str, known: _Before, said: tuple[Any, ...], verdict
     recover(root)
     with opened(root) as engine:
         now = OPERATIONS[cell.operation].content_of(engine)
-        keys = _written(engine, cell.width)
+        keys = _written(engine.latest(MAIN), cell.width)
+        kept = [f"{name} {key}" for name in _kept_branches(engine) for key in keys]
         promised = _promised(engine, said, verdict)
     mine = _without_others(now)
     if mine == known.before == known.after:
@@ -228,7 +234,9 @@ def _judge(cell: Cell, root: str, known: _Before, said: tuple[Any, ...], verdict
     if promised is not None and verdict.now not in (promised, "same"):
         verdict.findings.append(f"the sleeper got {said}, and the graph reads as {verdict.now}")
     if verdict.ended == WOKE_UP:
-        verdict.findings.extend(_others_missing(cell, now, keys, verdict))
+        verdict.findings.extend(_others_missing(now, keys, cell.operation in REPLACING and verdict.now == "after"))
+        replaced = cell.operation in REPLACING_ON_BRANCH and verdict.now == "after"
+        verdict.findings.extend(_others_missing(now, kept, replaced))
     with opened(root) as engine:
         verdict.findings.extend(faults_of(engine))
         verdict.findings.extend(p.message for p in verify(engine).problems if p.severity != GARBAGE)
@@ -256,13 +264,21 @@ def _promised(engine: Engine, said: tuple[Any, ...], verdict: Verdict) -> str | 
     return {LANDED: "after", ABORTED: "before"}.get(state or "")
 
 
-def _others_missing(cell: Cell, now: Content | None, keys: list[str], verdict: Verdict) -> list[str]:
+def _kept_branches(engine: Engine) -> list[str]:
+    """The branches that others have written to, and that are still the same."""
+    found = []
+    for name, held in branches_of(engine).items():
+        if any(isinstance(row, CommitRow) and row.actor == "other" for row in engine.history.rows(held)):
+            found.append(name)
+    return found
+
+
+def _others_missing(now: Content | None, keys: list[str], replaced: bool) -> list[str]:
     found = []
     for key in keys:
-        names = [dict(row)["name"] for row in (now.tables[key] if now is not None else ())]
+        names = [dict(row)["name"] for row in (now.tables.get(key, ()) if now is not None else ())]
         times = {names.count(name) for name in OTHERS}
-        replaced = cell.operation in REPLACING and verdict.now == "after" and times == {0}
-        if times != {1} and not replaced:
+        if times != {1} and not (replaced and times == {0}):
             found.append(f"{key}: rows of others are not there once: {times}")
     return found
 

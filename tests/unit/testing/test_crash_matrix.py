@@ -9,6 +9,7 @@ from omnigraph import graph as graphs
 from omnigraph.distributed.staging_txn import StagingTxn
 from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.cells import Cell
+from omnigraph.testing.content import Content
 from omnigraph.write.base.changes import INPUT_MODES
 
 READING = {
@@ -52,3 +53,18 @@ def test_a_cell_is_named_by_a_text_that_reads_back() -> None:
         Cell("init", 4, "local", "store.create:1", "kill", "*:3~kill"),
     ):
         assert Cell.parse(str(cell)) == cell
+
+
+def test_a_merged_source_may_be_there_or_not_and_one_that_is_not_merged_has_to_be() -> None:
+    judged = OPERATIONS["merge-delete"].judged
+
+    def rows(*names: str) -> tuple[tuple[tuple[str, str], ...], ...]:
+        return tuple((("name", name),) for name in names)
+
+    before = Content({"node:T1": rows("a", "d"), "feature node:T1": rows("a", "c")})
+    merged = Content({"node:T1": rows("a", "c", "d"), "feature node:T1": rows("a", "c")})
+    deleted = Content({"node:T1": rows("a", "c", "d")})
+    lost = Content({"node:T1": rows("a", "d")})
+    assert judged(before) == before
+    assert judged(merged) == judged(deleted) == deleted
+    assert judged(lost) not in (judged(before), judged(deleted))
