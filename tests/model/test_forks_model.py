@@ -24,7 +24,7 @@ SHORT = {
 }
 LONG = {
     "two writers of two attempts, a cleanup": Scope(),
-    "two writers of two attempts, a cleanup, a recovery": Scope(recoveries=1),
+    "two writers, one of two attempts, a cleanup, a recovery": Scope((2, 1), recoveries=1),
     "three writers, a cleanup": Scope((1, 1, 1)),
 }
 
