@@ -34,7 +34,7 @@ SHORT = {
 LONG = {
     "five commits, two merges at once": replace(TWO_PLANS, commits=5),
     "three branches, four commits": replace(THREE_BRANCHES, commits=4),
-    "six commits with undo": replace(WITH_UNDO, commits=6),
+    "five commits with undo": replace(WITH_UNDO, commits=5),
 }
 
 
