@@ -54,7 +54,7 @@ class SwapPolicy:
 
 
 # The first and five more: a writer that loses more often queues instead. Table commits have been sent by then, so that the
-# alternative to an attempt is an abort, which takes more swaps than the attempt does: no time cuts it short.
+# alternative to an attempt is an abort, which restores every table before its own swap: no time cuts it short.
 PUBLISH: Final = SwapPolicy(6, Ends.WITH_ITS_ATTEMPTS, resolute=True)
 
 # An abort and the closing of a branch have nothing to fall back on, and each look at an abort may also wait for a writer or
