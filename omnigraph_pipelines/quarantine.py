@@ -6,22 +6,18 @@ get ``.2``, ``.3`` before the suffix. Knows neither Dagster nor Spark.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import omnigraph as og
-from omnigraph_pipelines.settled import batch_name
 from omnigraph_pipelines.spark.sources import Options, filesystem
 
-UNDER: Final = "replayed"
 TOP_MAX: Final = 10
 _NUMBER: Final = re.compile(r"(?P<batch>.+?)(?:\.(?P<number>[0-9]+))?\.jsonl\Z")
 _ENDS_IN_NUMBER: Final = re.compile(r"\.([0-9]+)\Z")
@@ -63,7 +59,9 @@ class Quarantine:
 
     def keep(self, source: str, batch: str, rows: Path) -> QuarantineFile:
         """Keep the rows of a local file, unless the same rows of the batch are kept already."""
-        data = rows.read_bytes()
+        return self.keep_bytes(source, batch, rows.read_bytes())
+
+    def keep_bytes(self, source: str, batch: str, data: bytes) -> QuarantineFile:
         for number in range(1, _TRIES_MAX):
             entry = self._entry(source, batch, number, len(data))
             there = self._read(entry)
@@ -100,12 +98,14 @@ class Quarantine:
         return sorted(found, key=lambda one: (one.source, one.batch, one.number))
 
     def lines(self, entry: QuarantineFile) -> Iterator[bytes]:
+        """Return the lines of a file with all their bytes, blank ones left out."""
         data = self._read(entry)
         if data is None:
             raise og.errors.NotFound(
                 f"no such quarantine file: {entry.path}", hint="`omnigraph-pipelines quarantine list` has what is kept"
             )
-        yield from data.splitlines()
+        # Not `splitlines`: a carriage return is a byte of its row.
+        yield from (line for line in data.split(b"\n") if line.strip())
 
     def _entry(self, source: str, batch: str, number: int, size: int) -> QuarantineFile:
         # Of a batch whose name ends like a number of ours, the dot is encoded as well.
@@ -174,107 +174,3 @@ def _reasons(line: bytes) -> list[Mapping[str, Any]]:
         return [one for one in found if isinstance(one, dict)]
     except (ValueError, TypeError, LookupError):
         return [{"code": "unreadable"}]
-
-
-# --- replay ---------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What came of loading a file again. ``left``: rows that still do not fit, kept as ``kept_as``."""
-
-    entry: QuarantineFile
-    commit_id: str | None
-    loaded: int
-    left: int = 0
-    kept_as: str | None = None
-    summary: Summary | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        found = {**vars(self), "entry": self.entry.to_dict()}
-        return {**found, "summary": None if self.summary is None else self.summary.to_dict()}
-
-
-def open_entries(
-    graph: og.Graph, quarantine: Quarantine, source: str, batch: str | None = None
-) -> list[QuarantineFile]:
-    """Return the files of a source whose present contents were not loaded again yet."""
-    done = {name.rpartition("/")[2] for name in graph.notes.list(f"{UNDER}/{source}")}
-    return [one for one in quarantine.entries(source, batch) if _digest(quarantine.lines(one)) not in done]
-
-
-def replay(
-    graph: og.Graph,
-    quarantine: Quarantine,
-    entry: QuarantineFile,
-    *,
-    branch: str,
-    mode: str,
-    on_missing_endpoint: str | Mapping[str, str] | None = None,
-) -> Replay:
-    """Load a file of left-out rows again, as one commit under a key: a repeated replay adds no row twice.
-
-    Rows are merged, or patched where ``mode`` is patch, and what still does not fit is kept as a new file. Rows of a source that
-    appends are loaded all or none.
-    """
-    lines = list(quarantine.lines(entry))
-    digest = _digest(lines)
-    key = f"{entry.source}/{batch_name(entry.batch)}.quarantine/{digest}"
-    with TemporaryDirectory(prefix="omnigraph-replay-") as folder:
-        file = Path(folder, "rows.jsonl")
-        file.write_bytes(b"".join(line + b"\n" for line in lines))
-        rest: list[bytes] = []
-        kept: QuarantineFile | None = None
-        if mode == "append":
-            receipt = graph.load(
-                file, mode=mode, branch=branch, on_missing_endpoint=on_missing_endpoint, idempotency_key=key
-            )
-        else:
-            place = quarantine.rest_place(digest) or Path(folder, "rest.jsonl")
-            receipt = graph.load(
-                file,
-                mode="patch" if mode == "patch" else "merge",
-                branch=branch,
-                on_bad_row="quarantine",
-                on_missing_endpoint=on_missing_endpoint,
-                quarantine_to=place,
-                idempotency_key=key,
-            )
-            rest = _rest(receipt, place, entry)
-            kept = _keep_rest(quarantine, entry, place, rest, len(lines))
-            place.unlink(missing_ok=True)
-    is_done = len(rest) < len(lines) or not lines
-    if is_done:
-        said = {"file": entry.path, "commit_id": receipt.commit_id, "left": len(rest)}
-        graph.notes.put(f"{UNDER}/{entry.source}/{batch_name(entry.batch)}/{digest}", json.dumps(said).encode())
-    path = None if kept is None else kept.path
-    summary = summary_of(rest) if rest else None
-    return Replay(entry, receipt.commit_id, len(lines) - len(rest), len(rest), path, summary)
-
-
-def _rest(receipt: og.Receipt, place: Path, entry: QuarantineFile) -> list[bytes]:
-    """Return the rows that still do not fit. The engine writes them before it commits, so a replay that died after its commit
-    has left them where the graph is on a disk."""
-    if place.exists():
-        return place.read_bytes().splitlines()
-    if not receipt.replayed:
-        return []
-    raise og.errors.InvalidInput(
-        f"{entry.path} was loaded by commit {receipt.commit_id}, and the process died before it kept the rows that did not fit",
-        hint="compare the file with that commit, put the rows that are missing into a new file and load it",
-        commit=receipt.commit_id,
-    )
-
-
-def _keep_rest(
-    quarantine: Quarantine, entry: QuarantineFile, place: Path, rest: list[bytes], rows: int
-) -> QuarantineFile | None:
-    """Keep what is left as a new file, unless nothing of the old one fitted."""
-    return quarantine.keep(entry.source, entry.batch, place) if 0 < len(rest) < rows else None
-
-
-def _digest(lines: Iterable[bytes]) -> str:
-    found = hashlib.sha256()
-    for line in lines:
-        found.update(line + b"\n")
-    return found.hexdigest()[:32]

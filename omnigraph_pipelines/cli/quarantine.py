@@ -11,7 +11,8 @@ from omnigraph_pipelines import planning
 from omnigraph_pipelines.bad_rows import replayed
 from omnigraph_pipelines.cli.telling import File, Json, answer, out
 from omnigraph_pipelines.graph_file import GraphFile, load_graph_file
-from omnigraph_pipelines.quarantine import Quarantine, QuarantineFile, Summary, open_entries, replay, summary_of
+from omnigraph_pipelines.quarantine import Quarantine, QuarantineFile, Summary, summary_of
+from omnigraph_pipelines.quarantine_replay import failure_of, open_entries, replay, replay_each
 from omnigraph_pipelines.settings import text_of
 from omnigraph_pipelines.wording import counted
 
@@ -66,24 +67,28 @@ def show(file: File = None, source: Source = None, batch: Batch = None, as_json:
 
 @app.command(name="replay")
 def replay_(file: File = None, source: Source = None, batch: Batch = None, as_json: Json = False) -> None:
-    """Load what was left out again, each file as one commit. What still does not fit is kept as a new file."""
+    """Load what was left out again, each file as one commit. What still does not fit is kept as a new file.
+
+    A file that cannot be loaded does not keep the others back; the exit code is that of the worst.
+    """
     found, kept = _kept(file, source)
     sources = {one.name: one for one in found.settings.sources}
     actions = {name: replayed(found.rules_of(one)) for name, one in sources.items()}
     branch = found.settings.graph.branch
     with _opened(found, read_only=False) as graph:
         entries = [entry for name in _names(found, source) for entry in open_entries(graph, kept, name, batch)]
-        done = [
-            replay(
+        done, failures = replay_each(
+            entries,
+            lambda entry: replay(
                 graph,
                 kept,
                 entry,
                 branch=branch,
                 mode=sources[entry.source].mode,
                 on_missing_endpoint=actions[entry.source],
-            )
-            for entry in entries
-        ]
+            ),
+        )
+    failure = failure_of(done, failures)
 
     def show() -> None:
         for one in done:
@@ -93,7 +98,10 @@ def replay_(file: File = None, source: Source = None, batch: Batch = None, as_js
                 _print_summary(one.summary)
         out(f"{counted(sum(one.loaded for one in done), 'row')} loaded, {sum(one.left for one in done)} left")
 
-    answer({"replayed": [one.to_dict() for one in done]}, show, as_json=as_json)
+    if failure is None or not as_json:  # the error has the whole of it as a document
+        answer({"replayed": [one.to_dict() for one in done]}, show, as_json=as_json)
+    if failure is not None:
+        raise failure
 
 
 def _kept(file: Any, source: str | None) -> tuple[GraphFile, Quarantine]:

@@ -36,7 +36,7 @@ def failed(error: og.errors.OmnigraphError, *, as_json: bool) -> int:
         )
     problems = error.facts.get("problems") or [{"message": error.message}]
     for one in problems:
-        say(f"error[{error.code}]: {one['message']}")
+        say(f"error[{one.get('code') or error.code}]: {one['message']}")
     say(f"hint: {error.hint}")
     return int(error.exit_code)
 

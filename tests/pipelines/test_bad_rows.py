@@ -14,7 +14,8 @@ from omnigraph_pipelines.bad_rows import replayed, sets_aside
 from omnigraph_pipelines.defs.ingest import checks
 from omnigraph_pipelines.defs.ingest.metadata import in_one_line, what_changed
 from omnigraph_pipelines.graph_file import check_settings
-from omnigraph_pipelines.quarantine import Quarantine, replay
+from omnigraph_pipelines.quarantine import Quarantine
+from omnigraph_pipelines.quarantine_replay import replay
 
 SCHEMA = """\
 node Package @stub(assumed) { name: String @key  version: String?  assumed: Bool? }

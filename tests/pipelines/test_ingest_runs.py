@@ -521,6 +521,25 @@ def test_the_job_loads_what_was_left_out_again(tmp_path: Path, instance: dg.Dags
         assert graph.snapshot().count("WorksAt") == 1
 
 
+def test_a_file_that_is_refused_fails_the_replay_of_its_source_after_the_others(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    location = Location(tmp_path, instance)
+    og.init(location.uri, ingest_location.SCHEMA).close()
+    kept, rows = Quarantine(location.uri), tmp_path / "rows.jsonl"
+    for batch, name in (("b1", "Nobody"), ("b2", "Person")):
+        rows.write_text(json.dumps({"record": {"type": name, "data": {"name": "Ada"}}, "reasons": []}) + "\n")
+        kept.keep("feed", batch, rows)
+    job = location.defs.resolve_job_def("replay_quarantine_feed")  # appends: all rows of a file or none
+    run = job.execute_in_process(instance=location.instance, raise_on_error=False)
+    with location.graph as graph:
+        assert not run.success and graph.snapshot().count("Person") == 1
+    [failed] = [event for event in run.all_events if event.is_step_failure]
+    found = failed.step_failure_data.user_failure_data
+    assert found is not None and "1 of 2 quarantine files cannot be loaded again: " in str(found.description)
+    assert "/feed/b1.jsonl record 1: " in str(found.description) and {"problems", "replayed"} <= found.metadata.keys()
+
+
 @pytest.fixture
 def lazy_spark(spark: Any) -> Any:
     from dagster_pyspark import LazyPySparkResource

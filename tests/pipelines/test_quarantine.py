@@ -10,7 +10,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph_pipelines.cli import main
-from omnigraph_pipelines.quarantine import Quarantine, open_entries, replay, summary_of
+from omnigraph_pipelines.quarantine import Quarantine, QuarantineFile, summary_of
+from omnigraph_pipelines.quarantine_replay import Replay, failure_of, open_entries, replay, replay_each
 
 SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person { since: I32? }\n"
 FILE = """\
@@ -94,7 +95,7 @@ def test_a_replay_that_died_after_its_commit_adds_nothing_twice_and_keeps_the_re
         graph.load([person("a"), person("b")], mode="merge")
 
         class Dies(Quarantine):
-            def keep(self, *given: Any) -> Any:
+            def keep_bytes(self, *given: Any) -> Any:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
@@ -131,22 +132,50 @@ def test_rows_of_a_source_that_appends_are_loaded_all_or_none_and_once(folder: P
         assert first.commit_id == again.commit_id and graph.snapshot().count("Knows") == 1
 
 
-def test_a_file_that_was_edited_into_nonsense_is_refused_and_changes_nothing(folder: Path, any_root: str) -> None:
+NONSENSE = b'{"record": \nfoo\n"bar\xff"}\n'
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "patch"])
+def test_a_file_that_was_edited_into_nonsense_is_refused_and_changes_nothing(
+    folder: Path, any_root: str, mode: str
+) -> None:
     og.init(any_root, SCHEMA).close()
     kept = Quarantine(any_root)
     broken = Path("broken.jsonl")
-    broken.write_text('{"record": {"type": "Nobody", "data": {}}, "reasons": 7}\n{"record": \n')
+    broken.write_bytes(b'{"record": {"type": "Nobody", "data": {}}, "reasons": 7}\n' + NONSENSE)
     entry = kept.keep("feed", "b1", broken)
     with og.open(any_root) as graph:
         head = graph.snapshot().commit_id
-        for mode in ("append", "merge", "patch"):
-            try:
-                found = replay(graph, kept, entry, branch="main", mode=mode)
-                assert found.loaded == 0 and found.left == 2
-            except og.errors.OmnigraphError as error:
-                assert error.hint and "rows.jsonl" in error.message
-        assert graph.snapshot().commit_id == head
+        if mode == "append":
+            with pytest.raises(og.errors.DataInvalid) as refused:
+                replay(graph, kept, entry, branch="main", mode=mode)
+            assert f"{entry.path}: no JSON object in row 2, 3, 4" in refused.value.message
+        else:
+            found = replay(graph, kept, entry, branch="main", mode=mode)
+            assert (found.loaded, found.left, found.commit_id, found.kept_as) == (0, 4, None, None)
+        assert graph.snapshot().commit_id == head and not graph.notes.list("replayed")
         assert open_entries(graph, kept, "feed") == [entry]
+
+
+def test_a_replay_counts_the_rows_that_entered_and_keeps_the_bytes_of_the_others(folder: Path, any_root: str) -> None:
+    og.init(any_root, SCHEMA).close()
+    kept = Quarantine(any_root)
+    odd = rb'{"type": "Person", "data": {"name": "x", "more": [1e400, "\ud800"], "more": 2}}'
+    row = b'{"reasons": [{"source": "landing/b1.jsonl", "record": 41}],\n "record": ' + odd + b"}\n"
+    bare = b'{"type": "Nobody", "data": {}}\n'
+    broken = Path("broken.jsonl")
+    broken.write_bytes(json.dumps({"record": person("a"), "reasons": []}).encode() + b"\n\n" + NONSENSE + row + bare)
+    entry = kept.keep("feed", "b1", broken)
+    with og.open(any_root) as graph:
+        found = replay(graph, kept, entry, branch="main", mode="merge")
+        assert (found.loaded, found.left) == (1, 5) and graph.snapshot().count("Person") == 1
+        [rest] = open_entries(graph, kept, "feed")
+        lines = list(kept.lines(rest))
+        assert lines[:3] == NONSENSE.splitlines() and lines[3].startswith(b'{"record":' + odd + b',"reasons":[')
+        places = [[(one["source"], one["record"]) for one in json.loads(line)["reasons"]] for line in lines[3:]]
+        assert places == [[("landing/b1.jsonl", 41)], [(entry.path, 6)]]
+        again = replay(graph, kept, rest, branch="main", mode="merge")
+        assert (again.loaded, again.left, again.kept_as) == (0, 5, None)
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -175,3 +204,48 @@ def test_the_commands_list_show_and_replay(folder: Path, capsys: pytest.CaptureF
     assert [(one["number"], one["replayed"]) for one in entries] == [(1, True), (2, False)]
     code, _, err = call(capsys, "list", "-s", "fed")
     assert code == 3 and "the graph file has no source 'fed'" in err
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_file_that_is_refused_does_not_keep_the_others_back(
+    folder: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    Path("graph.yaml").write_text(FILE.replace("MODE", mode))
+    root = str(folder / "people.omni")
+    og.init(root, SCHEMA).close()
+    kept = Quarantine(root)
+    good = Path("good.jsonl")
+    good.write_text(json.dumps(person("a")) + "\n")
+    bad = left_out(root, ("a", "lost"))
+    first = kept.keep("feed", "b1", bad)
+    kept.keep("feed", "b2", good)
+    code, out, err = call(capsys, "replay")
+    assert "feed/b2  1 loaded\n" in out and "1 row loaded" in out
+    with og.open(root) as graph:
+        assert graph.snapshot().count("Person") == 1 and open_entries(graph, kept, "feed") == [first]
+    assert code == (3 if mode == "append" else 0) and "Traceback" not in err
+    if mode == "append":
+        assert f"error[data-invalid]: {first.path} record 1: " in err and "rows.jsonl" not in err
+        assert "hint: load what the rows refer to" in err
+        said = json.loads(call(capsys, "replay", "--json")[1])
+        assert not said["ok"] and [one["file"] for one in said["error"]["problems"]] == [first.path]
+
+
+def test_one_error_stands_for_all_files_and_is_the_worst_of_them() -> None:
+    entries = [QuarantineFile("feed", name, 1, f"{name}.jsonl", 1) for name in ("a", "b", "c")]
+    errors = {
+        "a": og.errors.DataInvalid("a.jsonl record 1: bad", violations=[]),
+        "b": og.errors.StoreRefused("b.jsonl: denied", hint="ask for rights"),
+    }
+
+    def load(entry: QuarantineFile) -> Replay:
+        if entry.batch in errors:
+            raise errors[entry.batch]
+        return Replay(entry, "01", 1)
+
+    done, failures = replay_each(entries, load)
+    assert [one.entry for one in done] == entries[2:] and [one.entry for one in failures] == entries[:2]
+    found = failure_of(done, failures)
+    assert isinstance(found, og.errors.StoreRefused) and found.hint == "ask for rights"
+    assert "2 of 3 quarantine files" in found.message and "a.jsonl record 1: bad" in found.message
+    assert failure_of(done, []) is None

@@ -11,7 +11,8 @@ from omnigraph_pipelines.bad_rows import replayed
 from omnigraph_pipelines.defs.ingest.names import Names
 from omnigraph_pipelines.failures import rows_metadata, told_to_dagster
 from omnigraph_pipelines.graph_file import GraphFile
-from omnigraph_pipelines.quarantine import Quarantine, open_entries, replay
+from omnigraph_pipelines.quarantine import Quarantine, QuarantineFile
+from omnigraph_pipelines.quarantine_replay import Replay, failure_of, open_entries, replay, replay_each
 from omnigraph_pipelines.resources import Bound
 from omnigraph_pipelines.settings import text_of
 from omnigraph_pipelines.wording import counted
@@ -43,10 +44,16 @@ def replay_asset(names: Names, file: GraphFile, graph: Bound) -> dg.AssetsDefini
             opened = resource.graph
             options = {name: text_of(value) for name, value in names.graph.storage_options.items()}
             kept = Quarantine(opened.uri, tuple(options.items()))
-            found = [
-                replay(opened, kept, entry, branch=names.graph.branch, mode=source.mode, on_missing_endpoint=actions)
-                for entry in open_entries(opened, kept, source.name, config.batch)
-            ]
+
+            def load(entry: QuarantineFile) -> Replay:
+                return replay(
+                    opened, kept, entry, branch=names.graph.branch, mode=source.mode, on_missing_endpoint=actions
+                )
+
+            found, failures = replay_each(open_entries(opened, kept, source.name, config.batch), load)
+            failure = failure_of(found, failures)
+            if failure is not None:
+                raise failure
             head = opened.snapshot(names.graph.branch).commit_id
         loaded, left = sum(one.loaded for one in found), sum(one.left for one in found)
         rows = [
