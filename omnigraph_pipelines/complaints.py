@@ -97,8 +97,9 @@ def sentences(error: ValidationError, values: Any) -> Iterator[tuple[Path_, str]
 
 
 def _shown(path: Path_, value: Any) -> str:
-    """Return the value as the complaint prints it: its kind alone where it may be a secret."""
-    return f"a {type(value).__name__}" if _SECRET.intersection(path) else repr(value)[:80]
+    """Return the value as the complaint prints it: its kind alone where it may be a secret, or hold one."""
+    hidden = _SECRET.intersection(path) or isinstance(value, Mapping | list | tuple)
+    return f"a {type(value).__name__}" if hidden else repr(value)[:80]
 
 
 def _real(location: tuple[int | str, ...], values: Any) -> Path_:

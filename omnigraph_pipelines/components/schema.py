@@ -11,13 +11,13 @@ from functools import cache
 from types import GenericAlias, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from omnigraph_pipelines.setting_kinds import Part
 
 Template = Annotated[str, Field(pattern=r"\{[{%]", description="A template, rendered when the component loads.")]
 
-# An error of Dagster's prints the value that it is about. These are checked by the settings, which print none.
+# An error of Dagster's prints the value that it is about. Whatever these are, the settings check them, which print no value.
 _SECRET = frozenset({"storage_options", "conf"})
 
 
@@ -29,7 +29,7 @@ def schema_of(part: type[Part]) -> Any:
     """
     fields: dict[str, Any] = {}
     for name, info in part.model_fields.items():
-        kind: Any = dict[str, Any] if name in _SECRET else _with_templates(info.annotation)
+        kind: Any = Any if name in _SECRET else _with_templates(info.annotation)
         if info.metadata:
             kind = Annotated[(kind, *info.metadata)]
         if not _is_container(info.annotation) and kind is not Any:
@@ -84,9 +84,30 @@ def with_parts(component: Any, base: type[BaseModel], parts: Mapping[str, Any]) 
         kind = parts.get(name, info.annotation)
         default = ... if info.is_required() else info.default
         fields[name] = (kind, Field(default, description=component.model_fields[name].description))
-    found = create_model(base.__name__, __base__=base, **fields)
+    hidden: Any = model_validator(mode="wrap")(classmethod(_without_values))
+    found = create_model(base.__name__, __base__=base, __validators__={"without_values": hidden}, **fields)
     found.model_config["json_schema_extra"] = base.model_config.get("json_schema_extra")
     return found
+
+
+class _Hidden:
+    def __repr__(self) -> str:
+        return "(not shown)"
+
+
+def _without_values(_: type[BaseModel], value: Any, handler: Any) -> Any:
+    """Check a value; complaints print words and numbers only, and none below a key that is not known.
+
+    A key that is missing or has a typing error is complained of with all that stands beside it or below it, credentials too.
+    """
+    try:
+        return handler(value)
+    except ValidationError as error:
+        found: list[Any] = []
+        for one in error.errors(include_url=False):
+            shows = isinstance(one["input"], str | int | float | bool) and one["type"] != "extra_forbidden"
+            found.append(one if shows else {**one, "input": _Hidden()})
+        raise ValidationError.from_exception_data(error.title, found) from None
 
 
 def given_in(value: Any) -> Any:
