@@ -28,18 +28,22 @@ def _lines(part: type[Part], shown: dict[str, str], indent: str, *, listed: bool
     found: list[str] = []
     for name, info in part.model_fields.items():
         key = info.alias or name
-        described = (info.description or "").split("\n")[0]
         if key in shown:
             text = f"{indent}{key}: {shown[key]}"
         else:
             default = "" if info.is_required() else _plain(info.get_default(call_default_factory=True))
             text = f"{indent}# {key}: {default}"
-        found.append(f"{text.rstrip():<{_WIDTH}}  # {described}")
+        found.append(f"{text.rstrip():<{_WIDTH}}  # {_described(info)}")
     if listed:
         first = next(number for number, line in enumerate(found) if not line.strip().startswith("#"))
         found.insert(0, found.pop(first))
         found[0] = f"{indent[:-2]}- {found[0].strip()}"
     return found
+
+
+def _described(info: Any) -> str:
+    """Return the whole description on one line: in the settings it wraps where their line ends."""
+    return " ".join((info.description or "").split())
 
 
 def _plain(value: Any) -> str:
@@ -95,11 +99,11 @@ class UpkeepScaffolder(_Scaffolder):
         for name, info in UpkeepSettings.model_fields.items():
             kind = info.annotation
             if isinstance(kind, type) and issubclass(kind, Part):
-                found.append(f"  #   {name}:  # {info.description}")
+                found.append(f"  #   {name}:  # {_described(info)}")
                 found += [line.replace("    # ", "  #     ", 1) for line in _lines(kind, {}, "    ")]
             else:
                 default = _plain(info.default)
-                found.append(f"  #   {name}: {default}  # {info.description}")
+                found.append(f"  #   {name}: {default}  # {_described(info)}")
         return found
 
 

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 import omnigraph as og
 from omnigraph_pipelines.components import OmniGraphIngestComponent, OmniGraphUpkeepComponent
 from omnigraph_pipelines.components.attributes import check
+from omnigraph_pipelines.components.scaffold import IngestScaffolder, UpkeepScaffolder
 
 REPOSITORY = Path(__file__).parents[2]
 PG = "node Person { name: String @key }\nedge Knows: Person -> Person { since: Date? }\n"
@@ -312,6 +313,12 @@ def test_a_scaffolded_component_is_a_commented_example_that_loads(tmp_path: Path
     every = yaml.safe_load("\n".join(uncommented(text)))["attributes"]
     given = {name: value for name, value in every.items() if value is not None and name != "sources"}
     assert len(given) > 1 and complaints({**values, **given}, component) == []
+
+
+def test_the_comments_of_a_scaffolded_example_are_whole_sentences() -> None:
+    for made in (IngestScaffolder(), UpkeepScaffolder()):
+        said = [line.rsplit("  # ", 1)[-1] for line in made.lines() if re.search(r"\S  +# ", line)]
+        assert len(said) > 20 and [one for one in said if not one.endswith(".")] == []
 
 
 def uncommented(text: str) -> list[str]:
