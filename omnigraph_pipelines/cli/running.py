@@ -13,6 +13,7 @@ from typing import Any, Final
 import dagster as dg
 
 import omnigraph as og
+from omnigraph_pipelines.cli.java_output import JavaOutput
 from omnigraph_pipelines.definitions import build_definitions
 from omnigraph_pipelines.defs.ingest.names import PROCESS_TAG, Names
 from omnigraph_pipelines.defs.ingest.turns import POLL_S, end_the_dead, unfinished
@@ -52,11 +53,12 @@ def run_planned(
             instance = stack.enter_context(dg.DagsterInstance.ephemeral())
         # Held over all batches: each run joins this session instead of starting one.
         spark = stack.enter_context(resources["spark"].process_config_and_initialize_cm())
+        java = stack.enter_context(JavaOutput())
         for one in batches:
             names = Names(file.settings.graph, sources[one.source])
             _wait_for_others(instance, names, say)
             instance.add_dynamic_partitions(names.partitions.name or "", [one.batch])
-            _ = spark.spark_session
+            java.start(lambda: spark.spark_session, say)
             job = definitions.resolve_job_def(names.job)
             run = job.execute_in_process(
                 instance=instance,
@@ -66,7 +68,7 @@ def run_planned(
                 raise_on_error=False,
             )
             if not run.success:
-                raise _error(run, one)
+                raise _error(run, one, java)
             yield _told(run, names, one)
 
 
@@ -121,7 +123,7 @@ def _told(run: Any, names: Names, one: PlannedBatch) -> Mapping[str, Any]:
     }
 
 
-def _error(run: Any, one: PlannedBatch) -> og.errors.OmnigraphError:
+def _error(run: Any, one: PlannedBatch, java: JavaOutput) -> og.errors.OmnigraphError:
     """The engine's error out of the event log, as the class that it was."""
     for event in reversed(run.all_events):
         data = event.event_specific_data
@@ -135,7 +137,7 @@ def _error(run: Any, one: PlannedBatch) -> og.errors.OmnigraphError:
         plain = {name: value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
         return og.errors.from_dict({**plain, "error": message or str(failure.description), "code": code, "hint": hint})
     return og.errors.OmnigraphError(
-        f"the run of {one.source}/{one.batch} failed: {_cause(run)}", hint="the log above has the trace"
+        f"the run of {one.source}/{one.batch} failed: {_cause(run)}", hint=f"what Spark wrote is in {java.keep()}"
     )
 
 

@@ -98,6 +98,9 @@ class SparkSessionResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 hint="pip install 'omnigraph-pipelines[pipelines]'",
                 extra="pipelines",
             ) from error
+        from omnigraph_pipelines.spark.session import quieten
+
+        quieten()
         wanted = self.settings()
         running = SparkSession.getActiveSession()
         if running is None and (self.remote is None or self.remote.startswith("local")):

@@ -50,7 +50,7 @@ def spark_session(
     """The session of this process, or a new one. ``remote``: a Connect server (``sc://host:port``), which needs no Java
     here. ``small``: no web UI and few partitions, for tests and short jobs."""
     _need_pyspark()
-    _quieten()
+    quieten()
     from pyspark.sql import SparkSession
 
     wanted = {str(name): _text(value) for name, value in (conf or {}).items()}
@@ -78,8 +78,8 @@ def spark_session(
     return builder.getOrCreate()
 
 
-def _quieten() -> None:
-    """Two warnings that say nothing about this use: Lance is not used before Java is started, and no row passes pandas."""
+def quieten() -> None:
+    """Silence two warnings that say nothing about this use: the child of the fork becomes Java, and no row passes pandas."""
     warnings.filterwarnings("ignore", "lance is not fork-safe", UserWarning)
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 

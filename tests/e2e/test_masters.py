@@ -56,6 +56,24 @@ def _wait_for(log: Path, word: str, process: subprocess.Popen[bytes]) -> None:
         pause.wait(0.25)
 
 
+def make_location(folder: Path, spark: dict[str, object], people: str) -> None:
+    """A graph file with one source and one batch of people."""
+    (folder / "people.pg").write_text("node Person { name: String @key  age: I32? }\n")
+    landing = folder / "landing" / "b1"
+    landing.mkdir(parents=True)
+    (landing / "people.csv").write_text(people)
+    (landing / "_SUCCESS").touch()
+    source = {
+        "name": "crm",
+        "batches": "landing/*/",
+        "ready": "_SUCCESS",
+        "mode": "merge",
+        "tables": [{"node": "Person", "files": "people.csv"}],
+    }
+    graph = {"name": "people", "uri": "people.omni", "schema": "people.pg"}
+    (folder / "graph.yaml").write_text(yaml.safe_dump({"graph": graph, "sources": [source], "spark": spark}))
+
+
 @pytest.mark.parametrize("kind", ["local", "cluster", "connect"])
 def test_a_batch_is_ingested_through_every_kind_of_spark(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest
@@ -68,20 +86,7 @@ def test_a_batch_is_ingested_through_every_kind_of_spark(
         spark = {"remote": server.remote}
     else:
         spark = {"master": "local[1]"}
-    (tmp_path / "people.pg").write_text("node Person { name: String @key  age: I32? }\n")
-    landing = tmp_path / "landing" / "b1"
-    landing.mkdir(parents=True)
-    (landing / "people.csv").write_text("name,age\n" + "".join(f"p{n},{n}\n" for n in range(200)))
-    (landing / "_SUCCESS").touch()
-    source = {
-        "name": "crm",
-        "batches": "landing/*/",
-        "ready": "_SUCCESS",
-        "mode": "merge",
-        "tables": [{"node": "Person", "files": "people.csv"}],
-    }
-    graph = {"name": "people", "uri": "people.omni", "schema": "people.pg"}
-    (tmp_path / "graph.yaml").write_text(yaml.safe_dump({"graph": graph, "sources": [source], "spark": spark}))
+    make_location(tmp_path, spark, "name,age\n" + "".join(f"p{n},{n}\n" for n in range(200)))
     command = [sys.executable, "-m", "omnigraph_pipelines.cli", "run", str(tmp_path / "graph.yaml")]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -90,3 +95,17 @@ def test_a_batch_is_ingested_through_every_kind_of_spark(
     assert "FutureWarning" not in done.stderr and "Traceback" not in done.stderr
     with og.open(str(tmp_path / "people.omni"), read_only=True) as opened:
         assert opened.snapshot().count("Person") == 200
+
+
+def test_a_refused_batch_is_all_that_the_command_says(tmp_path: Path) -> None:
+    """Neither Java nor Lance nor Spark has a line above the error, and nothing of what they wrote is left."""
+    make_location(tmp_path, {"master": "local[*]"}, "name,age\na,1\nb,x\n")
+    command = [sys.executable, "-m", "omnigraph_pipelines.cli", "run", str(tmp_path / "graph.yaml")]
+    kept = tmp_path / "tmp"
+    kept.mkdir()
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "TMPDIR": str(kept)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    first, *rest = done.stderr.splitlines()
+    assert done.returncode == 3 and done.stdout == "" and first.startswith("1 batch into people")
+    assert [line.partition(":")[0] for line in rest] == ["error[data-invalid]", "hint"], done.stderr
+    assert list(kept.glob("omnigraph-spark-*")) == []

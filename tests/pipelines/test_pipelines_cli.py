@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +134,20 @@ def test_sources_are_planned_in_their_order_and_one_alone_waits_for_those_before
     assert code == 0 and "late: 1 due; waits for crm" in out and "crm: 1 due" in out
     _, result = as_json(capsys, "status")
     assert [one["counts"] for one in result["sources"]] == [{"due": 1}, {"due": 1}]
+
+
+def test_where_spark_does_not_start_the_command_shows_what_java_said(folder: Path) -> None:
+    land("b1")
+    java = folder / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        '#!/bin/sh\n[ "$1" = "-version" ] && exec echo \'openjdk version "21.0.1"\'\necho "no memory is left" >&2\nexit 1\n'
+    )
+    java.chmod(0o755)
+    environment = {**os.environ, "JAVA_HOME": str(java.parents[1]), "TMPDIR": str(folder)}
+    command = [sys.executable, "-m", "omnigraph_pipelines.cli", "run"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    shown, error = done.stderr.index("no memory is left"), done.stderr.index("error[internal]: Spark did not start: ")
+    [kept] = folder.glob("omnigraph-spark-*.log")
+    assert shown < error < done.stderr.index(str(kept)) and "no memory is left" in kept.read_text()
