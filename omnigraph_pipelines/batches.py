@@ -25,6 +25,7 @@ KEY_BYTES_MAX: Final = 110  # with source and fingerprint it has to fit into an 
 _RECORD_SUFFIXES: Final = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 _LEADS_OUT: Final = "is a link that leads out of the landing folder"
 _UNLISTED: Final = "cannot be listed"
+_DENIED: Final = ("ACCESS_DENIED", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch")
 _WILD: Final = re.compile(r"[*?\[]")
 _NOT_IN_KEYS: Final = re.compile(r"[\x00-\x1f\x7f]|\.\.\.")  # Dagster writes ranges of partitions with three dots
 
@@ -39,6 +40,7 @@ class BatchFile:
     mark: str = field(repr=False, default="")
     storage_options: tuple[tuple[str, str], ...] = field(repr=False, default=())
     reason: str = ""  # why it cannot be read
+    is_folder: bool = False  # a link to one, which is never followed
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def _batch(source: SourceSettings, key: str, path: str, files: Iterable[BatchFil
     every = sorted(files, key=lambda one: one.name)
     counts = _counts(source)
     is_ready = source.ready is None or any(one.name == source.ready for one in every)
-    read = (one for one in every if one.reason.startswith(_UNLISTED) or counts(one.name))
+    read = (one for one in every if one.reason.startswith(_UNLISTED) or one.is_folder or counts(one.name))
     return Batch(key, path, tuple(one for one in read if not _is_hidden(one.name)), is_ready)
 
 
@@ -245,6 +247,14 @@ def _files_below(folder: str, above: str) -> Iterator[BatchFile]:
     unlisted: list[OSError] = []
     for at, folders, names in os.walk(folder, onerror=unlisted.append):
         folders.sort()
+        for name in folders:
+            path = os.path.join(at, name)
+            if os.path.islink(path) and _leads_out(
+                path, above
+            ):  # not followed, and what a table expects below would be missing
+                yield BatchFile(
+                    os.path.relpath(path, folder).replace(os.sep, "/"), path, 0, reason=_LEADS_OUT, is_folder=True
+                )
         for name in names:
             path = os.path.join(at, name)
             try:
@@ -317,13 +327,20 @@ def _remote(source: SourceSettings, only: str | None = None) -> Iterator[Batch]:
 
 
 def _unlisted(where: str, reason: str, source: SourceSettings) -> og.errors.OmnigraphError:
-    """Return the error for a landing place that cannot be listed: refused, or out of reach."""
-    if any(word in reason for word in ("ACCESS_DENIED", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch")):
+    return _out_of_reach(where, "listed", reason, f"source {source.name}")
+
+
+def _out_of_reach(where: str, what: str, reason: str, whose: str) -> og.errors.OmnigraphError:
+    """Return the error for a landing place, or an object in it, that may not be read or does not answer. Reading is a right of its
+    own: credentials that list may be denied it."""
+    said = f"{where} cannot be {what}: {reason}"
+    if any(word in reason for word in _DENIED):
         return og.errors.StoreRefused(
-            f"{where} cannot be listed: {reason}",
-            hint=f"check `storage_options` of source {source.name}, or the AWS_ variables if it has none, and its rights",
+            said,
+            hint=f"check `storage_options` of {whose}, or the AWS_ variables if it has none, and its rights",
+            path=where,
         )
-    return og.errors.StoreUnavailable(f"{where} cannot be listed: {reason}")
+    return og.errors.StoreUnavailable(said, path=where)
 
 
 # --- contents -----------------------------------------------------------------------------------------------------------------
@@ -359,7 +376,7 @@ def _etag(one: BatchFile) -> str:
             return digest.hexdigest()
     except OSError as error:
         reason = " ".join(str(error).split())[:200]
-        raise og.errors.StoreUnavailable(f"{one.path} cannot be read: {reason}", path=one.path) from error
+        raise _out_of_reach(one.path, "read", reason, "the source that reads it") from error
 
 
 def _plain(text: Any) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.testing.emulator import S3Emulator
+from omnigraph.testing.faults import FaultProxy, Match, Rule, fail
 from omnigraph_pipelines.batches import (
     Batch,
     _unlisted,
@@ -22,6 +23,7 @@ from omnigraph_pipelines.batches import (
     options_of,
 )
 from omnigraph_pipelines.defs.ingest.arrivals import Seen, Tick, decide
+from omnigraph_pipelines.failures import is_transient
 from omnigraph_pipelines.settings import SourceSettings
 from omnigraph_pipelines.spark.sources import filesystem
 
@@ -230,11 +232,14 @@ def test_a_folder_with_pipes_links_and_strange_names_is_refused_and_never_waited
     assert all(len(batch.fingerprint()) == 64 for batch in found.values())
     check_complete(source, found["good"])
     check_complete(source, found["loop"])
-    for name, said in (("pipe", "is no file"), ("strange", "not UTF-8")):
+    for name, said in (
+        ("pipe", "is no file"),
+        ("strange", "not UTF-8"),
+        ("link", "people-2.csv is a link that leads out"),
+    ):
         with pytest.raises(og.errors.InvalidInput, match=said) as refused:
             check_complete(source, found[name])
         refused.value.message.encode()
-    assert [one.name for one in found["link"].files] == ["people.csv"], "a link to a folder is none of its files"
     assert not is_key("\udcff")
     decision = decide(Tick([*found.values()], {}, 0.0), Batch.fingerprint)
     decision.said.encode()
@@ -263,6 +268,26 @@ def test_wrong_credentials_of_the_landing_place_name_its_own_settings() -> None:
     assert isinstance(_unlisted("s3://bucket/", "curlCode: 7", source), og.errors.StoreUnavailable)
 
 
+def test_credentials_that_may_list_and_not_read_are_refused_with_a_hint_at_the_landing_place(
+    s3_emulator: S3Emulator, emulated_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket, _, prefix = emulated_root.removeprefix("s3://").partition("/")
+    boto3.client("s3").put_object(Bucket=bucket, Key=f"{prefix}/landing/b1/people.csv", Body=b"name\nAda\n")
+    with FaultProxy(s3_emulator.endpoint) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        proxy.rule(Rule(fail(403), Match(operations=("get", "head"), key="people.csv"), times=None))
+        (batch,) = find_batches(folders(emulated_root))
+        with pytest.raises(og.errors.StoreRefused) as refused:
+            batch.fingerprint()
+        assert "people.csv cannot be read: " in refused.value.message
+        assert "`storage_options` of the source that reads it" in refused.value.hint
+        assert not is_transient(refused.value), "it is not tried again: somebody has to give the right"
+        proxy.calm()
+        proxy.rule(Rule(fail(503), Match(key="people.csv"), times=None))
+        with pytest.raises(og.errors.StoreUnavailable):
+            batch.fingerprint()
+
+
 def _refused(source: SourceSettings, key: str) -> str:
     with pytest.raises(og.errors.InvalidInput) as caught:
         check_complete(source, find_batch(source, key))
@@ -275,15 +300,26 @@ def test_links_out_of_the_landing_folder_stop_their_own_batch_and_no_other(tmp_p
     put(landing / "good" / "people.csv")
     put(landing / "file" / "people-1.csv")
     (landing / "file" / "people-2.csv").symlink_to(secret)
+    put(landing / "below" / "people.csv")
+    (landing / "below" / "edges").symlink_to(outside)
+    put(landing / "deeper" / "edges" / "e.csv")
+    put(landing / "deeper" / "people.csv")
+    (landing / "deeper" / "edges" / "more").symlink_to("/")
+    put(landing / "hidden" / "people.csv")
+    (landing / "hidden" / "_tmp").symlink_to(outside)
     (landing / "folder").symlink_to(outside)
     (landing / "all").symlink_to("/")
     (landing / "within").symlink_to(landing / "good")
     (landing / "gone").symlink_to(landing / "nothing")
     source = folders(tmp_path)
-    assert [batch.key for batch in find_batches(source)] == ["all", "file", "folder", "good", "within"]
+    assert [batch.key for batch in find_batches(source)] == [
+        "all", "below", "deeper", "file", "folder", "good", "hidden", "within",
+    ]  # fmt: skip
+    for key, named in (("below", "edges"), ("deeper", "edges/more")):
+        assert f"{key} of crm: {named} is a link that leads out" in _refused(source, key)
     for key in ("file", "folder", "all"):
         assert "leads out of the landing folder" in _refused(source, key)
-    for key in ("good", "within"):
+    for key in ("good", "hidden", "within"):
         check_complete(source, find_batch(source, key))
     assert "secret" not in find_batch(source, "file").fingerprint()
 
