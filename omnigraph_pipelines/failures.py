@@ -20,8 +20,8 @@ RETRIES_MAX: Final = 5
 FIRST_DELAY_S: Final = 5.0
 DELAY_MAX_S: Final = 300.0
 ERROR_TAG: Final = "omnigraph/error"  # on the run: the code, to filter by
-PERMANENT_TAG: Final = "omnigraph/permanent"  # "true" where the same run cannot succeed
 # Hidden from the pages of the UI, and read by the sensors.
+PERMANENT_TAG: Final = ".dagster/omnigraph.permanent"  # "true" where the same run cannot succeed
 JUDGED_AT_TAG: Final = (
     ".dagster/omnigraph.judged_at"  # the head that a refused batch was judged against, if it may fit later
 )

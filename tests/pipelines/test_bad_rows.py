@@ -94,7 +94,9 @@ def test_a_commit_says_how_many_edges_were_dropped_and_stubs_made(tmp_path: Path
         receipt = graph.load(records, mode="merge", on_missing_endpoint={"Depends": "stub", "Suggests": "drop"})
         assert in_one_line(receipt) == "3 inserted, 1 Suggests dropped, 1 stub of Package"
         page = what_changed(receipt, graph, "main", ["node:Package"], None)
-        assert "| `libc` | 1 |" in page and "| `x` | 1 |" in page
+        assert "| `libc` | 1 |" in page and "| `x` | 1 |" in page and "Spark" not in page
+        linked = what_changed(receipt, graph, "main", ["node:Package"], None, "http://driver:4040")
+        assert "[The page of the Spark that staged it](http://driver:4040)" in linked
 
 
 def test_a_replay_makes_stubs_where_the_source_does(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import omnigraph as og
 from omnigraph_pipelines import failures
 from omnigraph_pipelines.definitions import build_definitions
+from omnigraph_pipelines.defs.ingest.handover import HandOver, told
 from omnigraph_pipelines.graph_file import load_graph_file
 from omnigraph_pipelines.resources import OmniGraphResource
 
@@ -99,6 +101,27 @@ def test_names_are_those_that_people_have_written_down(tmp_path: Path) -> None:
     assert checks == {"accepted"}
 
 
+def test_a_staged_table_is_described_as_its_type_and_its_columns_are(tmp_path: Path) -> None:
+    location(tmp_path)
+    described = 'node Person @description("Who buys") { name: String @key @description("As on the card")  age: I32? }\n'
+    (tmp_path / "social.pg").write_text(described + SCHEMA.splitlines()[1])
+    graph = build_definitions(load_graph_file(tmp_path / "graph.yaml")).get_repository_def().asset_graph
+    person = graph.get(dg.AssetKey(["social", "crm", "Person"]))
+    columns = {one.name: one.description for one in person.metadata["dagster/column_schema"].columns}
+    assert columns == {"name": "As on the card", "age": None} and "Who buys\n\nRows of `Person`" in str(
+        person.description
+    )
+
+
+def test_what_a_staging_step_says_of_itself_is_read_by_the_commit_step(tmp_path: Path) -> None:
+    said = HandOver("b1", "f" * 64, "crm/b1/f", 3, 120, 0.5, staging_id="s", spark_ui="http://driver:4040")
+    asset = dg.AssetKey(["social", "crm", "Person"])
+    with dg.DagsterInstance.ephemeral() as instance:
+        made = dg.AssetMaterialization(asset, metadata=said.to_metadata(), partition="b1")
+        instance.report_runless_asset_event(made)
+        assert told(instance, asset, "b1") == replace(said, run_id="")
+
+
 def test_the_code_location_loads_light(tmp_path: Path) -> None:
     location(tmp_path)
     child = (
@@ -177,7 +200,7 @@ def test_what_may_pass_is_tried_again_and_what_may_not_is_not() -> None:
     success, retries, tags = attempts([og.errors.DataInvalid("bad", violations=[], total=1)])
     assert (success, retries, tags["omnigraph/error"]) == (False, 0, "data-invalid")
     success, retries, tags = attempts([away] * 9)
-    assert (success, retries, tags["omnigraph/permanent"]) == (False, failures.RETRIES_MAX, "false")
+    assert (success, retries, tags[failures.PERMANENT_TAG]) == (False, failures.RETRIES_MAX, "false")
 
 
 TRANSIENT = {

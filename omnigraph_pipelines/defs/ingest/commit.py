@@ -105,7 +105,7 @@ class Committing:
         forget_refusals(graph, names.source.name, what.batch)
         kept = _kept(context, graph, names, what)
         found = metadata.committed(receipt, graph.snapshot(names.graph.branch), keys)
-        changed = metadata.what_changed(receipt, graph, names.graph.branch, keys, kept)
+        changed = metadata.what_changed(receipt, graph, names.graph.branch, keys, kept, what.spark_ui)
         for warning in receipt.warnings:
             context.log.warning(warning)
         return dg.MaterializeResult(
@@ -254,12 +254,12 @@ def _told_of_batch(what: HandOver, staged: Any, receipt: "og.Receipt") -> dict[s
         "batch": what.batch,
         "fingerprint": what.fingerprint,
         "idempotency_key": what.idempotency_key,
-        "files": what.files,
+        "files": str(what.files),  # texts: the pages plot numbers, and these hardly change
         "source_bytes": what.source_bytes,
         "staging_seconds": round(what.seconds, 3),
     }
     if staged is not None:
-        found["fragments"] = staged.fragments
+        found["fragments"] = str(staged.fragments)
     if receipt.rejected:
         found["rejected_rows"] = rows_metadata(metadata.rejected_rows(receipt.rejected.to_dict()["rows"]))
     return found

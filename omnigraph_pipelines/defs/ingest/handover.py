@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 UNDER: Final = "handed-over"
 # What of it stands in the metadata of the staged tables.
 _DIGEST: Final = "handed_over"
-_TOLD: Final = ("batch", "fingerprint", "idempotency_key", "staging_id", "files", "source_bytes", "seconds", _DIGEST)
+_TOLD: Final = (
+    "batch",
+    "fingerprint",
+    "idempotency_key",
+    "staging_id",
+    "files",
+    "source_bytes",
+    "seconds",
+    "spark_ui",
+    _DIGEST,
+)
 
 
 @dataclass(frozen=True)
@@ -38,11 +48,15 @@ class HandOver:
     source_bytes: int
     seconds: float
     staging_id: str | None = None
+    spark_ui: str | None = None  # the page of the Spark that staged it
     handed_over: str | None = None
     run_id: str | None = None  # of the run that staged it
 
     def to_metadata(self) -> dict[str, Any]:
-        return {name: value for name in _TOLD if (value := getattr(self, name)) is not None}
+        """Return what stands with the staged tables. The number of files is a text: the pages plot every number, and this is one
+        and the same for all batches of most sources."""
+        found = {name: value for name in _TOLD if (value := getattr(self, name)) is not None}
+        return {**found, "files": str(self.files)}
 
 
 def leave(graph: og.Graph, source: str, batch: str, staged: StagedBatch) -> str:
@@ -59,8 +73,9 @@ def told(instance: dg.DagsterInstance, asset: dg.AssetKey, batch: str) -> HandOv
         made = record.asset_materialization
         found = {} if made is None else {name: one.value for name, one in made.metadata.items() if name in _TOLD}
         try:
-            return HandOver(**{"seconds": 0.0, **found}, run_id=record.run_id)  # type: ignore[arg-type]  # ours, and plain
-        except TypeError:
+            said: dict[str, Any] = {"seconds": 0.0, **found, "files": int(str(found.get("files", 0)))}
+            return HandOver(**said, run_id=record.run_id)
+        except (TypeError, ValueError):
             return None  # of another release
     return None
 

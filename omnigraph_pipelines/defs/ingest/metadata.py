@@ -5,6 +5,7 @@ Owns names of metadata. Numbers are plain ints and floats, so that the pages plo
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -37,8 +38,14 @@ def column_schema(declared: Any) -> dg.TableSchema:
     uniques = {group[0] for group in declared.uniques if len(group) == 1}
     for one in declared.properties:
         unique = one.name in uniques or key == (one.name,)
-        columns.append(_column(one.name, str(one.type).rstrip("?"), nullable=one.type.nullable, unique=unique))
+        kind, said = str(one.type).rstrip("?"), described(one)
+        columns.append(_column(one.name, kind, nullable=one.type.nullable, unique=unique, said=said))
     return dg.TableSchema(columns=columns)
+
+
+def described(declared: Any) -> str | None:
+    """Return the ``@description`` of a type or a property of the schema."""
+    return next((str(one.value) for one in declared.annotations if one.name == "description"), None)
 
 
 def _column(name: str, kind: str, *, nullable: bool, unique: bool = False, said: str | None = None) -> dg.TableColumn:
@@ -53,7 +60,9 @@ def staged_table(staged: StagedBatch, table_key: str) -> Metadata:
     return {
         "dagster/partition_row_count": sum(share.rows for share in shares),
         "bytes": sum(file.size for one in described for file in one.files),
-        "fragments": sum(len(one.new) for one in described),
+        "fragments": str(
+            sum(len(one.new) for one in described)
+        ),  # a text: the pages plot numbers, and this one hardly changes
     }
 
 
@@ -112,7 +121,12 @@ _COUNTS: Final = ("inserted", "updated", "deleted", "unchanged")
 
 
 def what_changed(
-    receipt: og.Receipt, graph: og.Graph, branch: str, table_keys: Iterable[str], kept: Kept | None
+    receipt: og.Receipt,
+    graph: og.Graph,
+    branch: str,
+    table_keys: Iterable[str],
+    kept: Kept | None,
+    spark_ui: str | None = None,
 ) -> str:
     """Return the commit as a page: rows by type, what was left out and why, how to look closer."""
     snapshot = graph.snapshot(branch)
@@ -138,8 +152,22 @@ def what_changed(
         lines += ["", "| missing id | rows |", "|---|---:|"]
         lines += [f"| `{_cell_text(value)}` | {count:,} |" for value, count in missing.items()]
     if receipt.commit_id is not None:
-        lines += ["", f"`omnigraph commit show {graph.uri} {receipt.commit_id}`"]
+        commands = _to_look_closer(graph, receipt.commit_id)
+        lines += ["", "```sh", *commands, "```"] if commands else []
+    if spark_ui is not None:
+        lines += ["", f"[The page of the Spark that staged it]({spark_ui}), while that runs"]
     return "\n".join(lines)
+
+
+def _to_look_closer(graph: og.Graph, commit_id: str) -> list[str]:
+    """Return commands to copy: what the commit is, and the rows that it changed, from its parent on."""
+    uri = shlex.quote(graph.uri)
+    try:
+        parents = graph.commit(commit_id).parents
+    except (og.errors.NotFound, og.errors.Reclaimed):  # of a replay whose commit a cleanup has taken
+        return []
+    diffs = [f"omnigraph diff {uri} {parent} {commit_id}" for parent in parents[:1]]
+    return [f"omnigraph commit show {uri} {commit_id}", *diffs]
 
 
 def _cell_text(value: str) -> str:

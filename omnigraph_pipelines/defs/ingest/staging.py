@@ -97,7 +97,7 @@ def spec_of(names: Names, file: GraphFile, table_key: str, asset: dg.AssetKey, v
     return dg.AssetSpec(
         asset,
         deps=[dg.AssetKey(key.split("/")) for key in source.deps],
-        description=f"{source.description}\n\n{said}" if source.description else said,
+        description="\n\n".join(one for one in (source.description, metadata.described(declared), said) if one),
         group_name=names.group,
         kinds={"spark", "lance"},
         owners=list(source.owners),
@@ -142,6 +142,7 @@ class Staging:
     def __post_init__(self) -> None:
         self.schema = BatchSchema(self.context.log, self.file, self.names.source)
         self.facts: dict[str, Any] = {}
+        self.spark_ui: str | None = None
         self.fingerprint: str | None = None
 
     def run(self, graph: "og.Graph", connections: Connections) -> Generator[Any, None, Staged]:
@@ -165,7 +166,7 @@ class Staging:
         if isinstance(staged, og.Receipt):  # another run was quicker
             return Staged(what, receipt=staged)
         seconds = round(self.clock() - started, 3)
-        return Staged(replace(what, seconds=seconds, staging_id=staged.staging_id), staged)
+        return Staged(replace(what, seconds=seconds, staging_id=staged.staging_id, spark_ui=self.spark_ui), staged)
 
     def _idempotency_key(self, batch: Batch, fingerprint: str) -> str:
         key = idempotency_key(self.names.source.name, batch.key, fingerprint)
@@ -258,7 +259,9 @@ class Staging:
         first = f": {report.refusal or report.violations[0]['message']}" if report.refusal or report.violations else ""
         counts = ", ".join(f"{count:,} {code}" for code, count in report.by_reason.items())
         frequent = ", ".join(f"{name} ({count:,}x)" for name, count in list(report.missing_ids.items())[:3])
-        told = f" ({counts}; most often missing: {frequent})" if frequent else f" ({counts})" if counts else ""
+        if frequent and "most often missing: " not in first:  # the engine says it of a bound for endpoints
+            counts += f"; most often missing: {frequent}"
+        told = f" ({counts})" if counts else ""
         error = og.errors.DataInvalid(
             f"batch {batch.key} of {self.names.source.name} is refused ({names or 'too many bad rows'}){first}{told}",
             hint="correct the batch, or loosen `checks` in the graph file; a changed batch is offered again",
@@ -279,6 +282,7 @@ class Staging:
     def _note_facts(self, spark: Any) -> None:
         self.facts = dict(spark.facts()) if hasattr(spark, "facts") else {}
         if "spark_ui" in self.facts:
+            self.spark_ui = self.facts["spark_ui"]
             self.facts["spark_ui"] = dg.MetadataValue.url(self.facts["spark_ui"])
 
     def results(self, done: Staged) -> Iterator[dg.MaterializeResult[Any]]:

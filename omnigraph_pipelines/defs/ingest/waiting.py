@@ -6,11 +6,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import omnigraph as og
+from omnigraph_pipelines.accepted_schema import AHEAD
 from omnigraph_pipelines.cluster import explain
 from omnigraph_pipelines.defs.ingest.names import Names
 from omnigraph_pipelines.failures import in_short, is_transient, may_fit_later
 from omnigraph_pipelines.graph_file import GraphFile
 from omnigraph_pipelines.refusals import Refusal, note_refusal
+
+
+def _hint(error: og.errors.OmnigraphError) -> str:
+    """Return what a person does about a batch that waits: most often nothing."""
+    if error.facts.get("reason") == AHEAD:
+        return error.hint
+    return (
+        "nothing, where what it refers to is still to come: it waits, and is offered again when the head of the graph moves; "
+        "else correct the batch, or loosen `checks` in the graph file"
+    )
 
 
 @contextmanager
@@ -28,6 +39,7 @@ def noting_refusal(graph: og.Graph, names: Names, file: GraphFile, batch: str, f
             judged_at = head if may_fit_later(error, file.catalog) else None
             if judged_at is not None:
                 error.facts["judged_at"] = judged_at
+                error.hint = _hint(error)
             said = Refusal(names.source.name, batch, fingerprint, error.code, in_short(error), error.message, judged_at)
             note_refusal(graph, said)
         raise
