@@ -102,11 +102,12 @@ class Browser:
 
         until(lambda: not missing(), f"{words} are on the page")
 
-    def click(self, text: str) -> None:
-        """The innermost element that says just this."""
+    def click(self, text: str, *, newest: bool = False) -> None:
+        """The innermost element that says just this; ``newest``: the first button of a list that does."""
+        kinds, which = ("button", "shift") if newest else ("button, a, label, span, div", "pop")
         script = (
-            "(() => { const found = [...document.querySelectorAll('button, a, label, span, div')]"
-            f".filter(e => e.innerText && e.innerText.trim() === {json.dumps(text)}).pop();"
+            "(() => { const found = [...document.querySelectorAll('"
+            f"{kinds}')].filter(e => e.innerText && e.innerText.trim() === {json.dumps(text)}).{which}();"
             " if (!found) return false; found.scrollIntoView({block: 'start'}); found.click(); return true; })()"
         )
         until(lambda: self._value(script), f"{text!r} can be clicked")

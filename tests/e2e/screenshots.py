@@ -11,9 +11,13 @@ import tempfile
 import threading
 from pathlib import Path
 
+import yaml
+
 import omnigraph as og
 from tests.e2e.browser import browser, find_browser
 from tests.e2e.site import CRM, LOCATION, SCHEMA, Site, SparkServer
+
+TICK = "0 runs requested"  # opens the text of a tick
 
 # Name of the picture: page, words to wait for, what to click, size. ``{refused}`` is the id of a run that was refused, ``{good}``
 # that of one that was not, ``{backfill}`` that of a backfill.
@@ -67,6 +71,19 @@ PAGES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int]]] 
         (),
         (1280, 900),
     ),
+    "dagster-waiting": (
+        f"/locations/{LOCATION}/sensors/new_batches_crm",
+        ("runs requested", "All ticks"),
+        (TICK,),
+        (1280, 760),
+    ),
+    "dagster-shared": ("/runs/{shared}", ("RUN_SUCCESS", "Materialized"), (), (1280, 900)),
+    "dagster-cleanup": (
+        "/assets/social/upkeep/cleanup?view=overview",
+        ("Latest materialization", "summary"),
+        (),
+        (1280, 760),
+    ),
     "dagster-automation": ("/automation", ("version_backlog", "ago"), (), (1280, 680)),
 }
 
@@ -77,11 +94,12 @@ SHOWN_PLACE = Path("/srv/social")
 # Below, pages are cut off in the middle of something.
 CLIPS: dict[str, tuple[int, int]] = {
     "dagster-backfill": (1280, 430),
-    "dagster-commit": (1280, 645),
+    "dagster-commit": (1280, 745),
     "dagster-quarantine": (1280, 860),
     "dagster-refused": (1280, 668),
     "dagster-sensor": (1280, 700),
     "dagster-set-aside": (1280, 872),
+    "dagster-waiting": (1280, 230),
 }
 
 
@@ -97,7 +115,7 @@ def take(port: int, folder: Path, only: list[str], ids: dict[str, str]) -> None:
             try:
                 window.open(f"http://127.0.0.1:{port}{path.format(**ids)}", *words, size=size)
                 for text in clicks:
-                    window.click(text)
+                    window.click(text, newest=text == TICK)
             except AssertionError as error:
                 print(f"{name}: {error}", file=sys.stderr)  # the picture shows what the page has in place of it
             # Lines and fonts are drawn after the words are there.
@@ -112,6 +130,9 @@ def main(folder: Path, only: list[str]) -> None:
         spark = SparkServer(work)
         SHOWN_PLACE.mkdir(parents=True)
         site = Site(SHOWN_PLACE, spark={"remote": spark.remote})
+        settings = yaml.safe_load((SHOWN_PLACE / "graph.yaml").read_text())
+        settings["sources"][1]["batches_per_run"] = 10
+        (SHOWN_PLACE / "graph.yaml").write_text(yaml.safe_dump(settings))
         try:
             ids = live(site)
             take(site.port, folder, only, ids)
@@ -122,8 +143,8 @@ def main(folder: Path, only: list[str]) -> None:
 
 
 def live(site: Site) -> dict[str, str]:
-    """Some batches of different sizes, upkeep in between, a backfill, rows that were set aside and loaded again, one batch that is
-    refused. Returns the ids that pages need."""
+    """Some batches of different sizes, upkeep in between, a backfill, rows that were set aside and loaded again, batches that share a
+    run, one that is refused and one that waits for a node. Returns the ids that pages need."""
     og.init(site.uri, SCHEMA).close()
     site.start()
     for day in range(1, 6):
@@ -146,7 +167,23 @@ def live(site: Site) -> dict[str, str]:
     assert site.outcome(site.launch("replay_quarantine_feed")) == "SUCCESS"
     site.drop_crm("2026-11-17", ("old", 900), ("older", 1200), ("person-new", 30))
     (run,) = site.until(lambda: site.ended("FAILURE", source="crm"), what="the refused batch")
-    return {"refused": str(run["runId"]), "good": str(good), "backfill": backfill}
+    site.stop_sensor("new_batches_feed")
+    for day in range(18, 22):
+        visitors = [{"type": "Person", "data": {"name": f"visitor-{day}-{number}"}} for number in range(3 * day)]
+        site.drop_feed(f"2026-11-{day}", *visitors)
+    site.start_sensor("new_batches_feed")
+    site.until(lambda: "visitor-21-0" in site.names(), what="the batches that share a run")
+    shared = site.until(lambda: site.ended("SUCCESS", source="feed"), what="the shared run")[0]
+    site.drop_crm("2026-11-18", ("person-late", 30), follows=[("person-late", "nobody-yet")])
+    site.until(lambda: len(site.ended("FAILURE", source="crm")) > 1, what="the batch that waits")
+    site.until(lambda: _waits(site), what="a tick that says so")
+    assert site.outcome(site.launch("cleanup")) == "SUCCESS"
+    return {"refused": str(run["runId"]), "good": str(good), "backfill": backfill, "shared": str(shared["runId"])}
+
+
+def _waits(site: Site) -> bool:
+    newest = site.ticks("new_batches_crm")[0]
+    return "waiting for what they refer to" in str(newest["skipReason"])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,12 +135,14 @@ class Site:
         with self.open() as graph:
             return [one for one in reversed(graph.commits()) if one.idempotency_key]
 
-    def drop_crm(self, batch: str, *people: tuple[str, Any]) -> None:
+    def drop_crm(self, batch: str, *people: tuple[str, Any], follows: Sequence[tuple[str, str]] = ()) -> None:
         """A folder that is complete when its marker is there."""
         folder = self.folder / "landing" / "crm" / batch
         folder.mkdir(parents=True)
         rows = "".join(f"{name},{age}\n" for name, age in people)
         (folder / "people.csv").write_text(f"full_name,age\n{rows}")
+        if follows:
+            (folder / "follows.csv").write_text("src,dst\n" + "".join(f"{src},{dst}\n" for src, dst in follows))
         (folder / "_SUCCESS").touch()
 
     def drop_feed(self, batch: str, *records: Mapping[str, Any]) -> None:
