@@ -84,7 +84,8 @@ def with_parts(component: Any, base: type[BaseModel], parts: Mapping[str, Any]) 
         kind = parts.get(name, info.annotation)
         default = ... if info.is_required() else info.default
         fields[name] = (kind, Field(default, description=component.model_fields[name].description))
-    hidden: Any = model_validator(mode="wrap")(classmethod(_without_values))
+    as_method: Any = classmethod(_without_values)
+    hidden: Any = model_validator(mode="wrap")(as_method)
     found = create_model(base.__name__, __base__=base, __validators__={"without_values": hidden}, **fields)
     found.model_config["json_schema_extra"] = base.model_config.get("json_schema_extra")
     return found
