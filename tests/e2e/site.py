@@ -177,7 +177,7 @@ class Site:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_can_be_interrupted,
+            preexec_fn=can_be_interrupted,
         )
         log.close()
         self.until(self._is_up, START_S, "web server and daemon are up")
@@ -398,7 +398,7 @@ def _repository() -> dict[str, str]:
     return {"repositoryLocationName": LOCATION, "repositoryName": "__repository__"}
 
 
-def _can_be_interrupted() -> None:
+def can_be_interrupted() -> None:
     """Whoever starts tests in the background leaves interrupts ignored, and children inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
