@@ -67,8 +67,9 @@ class Snapshot:
         self._catalog = engine.catalog(held.state.schema)
         self._lock = threading.Lock()
         self._readers: dict[str, TableReader] = {}
+        declared = frozenset(declared.table_key for declared in self._catalog.types())
         self._tables = MappingProxyType(
-            {key: self._entry(pin) for key, pin in sorted(held.state.tables.items()) if key in self._declared}
+            {key: self._entry(pin) for key, pin in sorted(held.state.tables.items()) if key in declared}
         )
 
     # --- what it is -------------------------------------------------------------------------------------------------
@@ -285,10 +286,6 @@ class Snapshot:
             return export_text(readers) if dest is None else export_to(readers, dest)
 
     # --- names ------------------------------------------------------------------------------------------------------
-
-    @property
-    def _declared(self) -> frozenset[str]:
-        return frozenset(declared.table_key for declared in self._catalog.types())
 
     def _types(self) -> list[TableType]:
         return [declared for declared in self._catalog.types() if declared.table_key in self._held.state.tables]
