@@ -25,6 +25,7 @@ from omnigraph.commit.pressure import Bounds
 from omnigraph.commit.queue.lease import QueueLeases
 from omnigraph.commit.queue.timing import ContentionTiming
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
+from omnigraph.core.collector import collector_paused
 from omnigraph.core.errors import Corruption, InvalidInput, NotFound, OmnigraphError, Refused
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.limits import DEFAULT_LIMITS, Limits
@@ -333,7 +334,8 @@ class Engine:
 
 @lru_cache(maxsize=64)
 def _catalog(source: str, canonical: str) -> Catalog:
-    return catalog_from_canonical(source, canonical)
+    with collector_paused():
+        return catalog_from_canonical(source, canonical)
 
 
 def gather(futures: Iterable[Future[T]]) -> list[T]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import chain
 from typing import Any, Final, NoReturn
 
 NESTING_MAX: Final = 32
@@ -27,7 +28,7 @@ def loads(text: str) -> Any:
     except RecursionError as error:
         raise ValueError(f"JSON nested deeper than {NESTING_MAX}") from error
     if text.count("{") + text.count("[") > NESTING_MAX:
-        _check_depth(found, 1)
+        _check_depth(found)
     return found
 
 
@@ -44,13 +45,15 @@ def _not_finite(name: str) -> NoReturn:
     raise ValueError(f"JSON holds {name}, which is no finite number")
 
 
-def _check_depth(value: Any, depth: int) -> None:
-    if not isinstance(value, dict | list):
-        return
-    if depth > NESTING_MAX:
-        raise ValueError(f"JSON nested deeper than {NESTING_MAX}")
-    for member in value.values() if isinstance(value, dict) else value:
-        _check_depth(member, depth + 1)
+def _check_depth(value: Any) -> None:
+    """Level by level: a call for each member takes longer than parsing them."""
+    level = [value]
+    for _ in range(NESTING_MAX):
+        members = chain.from_iterable(one.values() if isinstance(one, dict) else one for one in level)
+        level = [member for member in members if isinstance(member, (dict, list))]
+        if not level:
+            return
+    raise ValueError(f"JSON nested deeper than {NESTING_MAX}")
 
 
 def _finite(text: str) -> float:

@@ -7,6 +7,7 @@ Every reader here raises ``ValueError`` or ``LookupError`` or ``TypeError``; the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import attrgetter
@@ -20,6 +21,7 @@ from omnigraph.manifest import recent
 from omnigraph.manifest import rows as r
 
 _ENCODED = "_encoded"
+_PLAIN = "_plain"
 _T = TypeVar("_T")
 
 BASES_MAX = 16
@@ -124,7 +126,7 @@ def _commit_body(row: r.CommitRow) -> dict[str, Any]:
         "ref": row.ref,
         "manifest_version": row.manifest_version,
         "kind": row.kind,
-        "tables": {key: {name: getattr(change, name) for name in _CHANGE} for key, change in row.tables.items()},
+        "tables": {key: vars(change) for key, change in row.tables.items()},
         "request": row.request,
         "content": row.content,
         "schema": row.schema,
@@ -136,7 +138,6 @@ def _commit_body(row: r.CommitRow) -> dict[str, Any]:
 
 
 _COUNTS = ("inserted", "updated", "deleted", "unchanged")
-_CHANGE = ("identity", "ref", "version", "via", *_COUNTS)
 
 
 def _once(value: _T, encode: Callable[[_T], r.RawRow]) -> r.RawRow:
@@ -153,6 +154,9 @@ def _once(value: _T, encode: Callable[[_T], r.RawRow]) -> r.RawRow:
 @lru_cache(maxsize=8192)
 def parse_pin(registration: r.RawRow, version: r.RawRow) -> r.Pin:
     """A table from its registration and the row that says where it stands."""
+    plain = _plain_pin(registration, version)
+    if plain is not None:
+        return plain
     what, where = _body(registration), _body(version)
     found = r.Pin(
         key=registration.table_key,
@@ -180,10 +184,77 @@ def parse_pin(registration: r.RawRow, version: r.RawRow) -> r.Pin:
     return _checked(found, version, _pin_row)
 
 
-@lru_cache(maxsize=8192)
+# Most rows of a large graph look like this. Such a text says its values without being parsed, and is canonical: nothing in
+# it needs escaping, no number begins with a zero. Any other text takes the long way.
+_PLAIN_TEXT = r'"([^"\\\x00-\x1f]*)"'
+_PLAIN_COUNT = r"(0|[1-9][0-9]{0,17})"
+_PLAIN_TABLE = re.compile(rf'{{"identity":{_PLAIN_TEXT},"incarnation":{_PLAIN_COUNT},"type_id":{_PLAIN_TEXT}}}')
+_PLAIN_PIN = re.compile(
+    rf'{{"bases":\[\],"bytes":{_PLAIN_COUNT},"deleted_rows":{_PLAIN_COUNT},"fragments":{_PLAIN_COUNT},'
+    rf'"identity":{_PLAIN_TEXT},"owner":{_PLAIN_TEXT},"recent":null,"unindexed_fragments":{_PLAIN_COUNT}}}'
+)
+
+
+def _plain_pin(registration: r.RawRow, version: r.RawRow) -> r.Pin | None:
+    """What ``parse_pin`` returns, for two plain rows that agree; None for others, whatever is the matter with them."""
+    what, where = _plain(registration), _plain(version)
+    if len(what) != 3 or len(where) != 6:
+        return None
+    identity, incarnation, type_id = what
+    of, size, deleted, fragments, owner, unindexed = where
+    key, location = registration.table_key, registration.location
+    if location is None or of != identity or version.table_version is None or version.row_count is None:
+        return None
+    if (registration.object_id, registration.object_type) != (key, r.TABLE):
+        return None
+    if (version.object_id, version.object_type, version.table_key) != (key, r.TABLE_VERSION, key):
+        return None
+    if registration.table_version is not None or registration.row_count is not None or version.location is not None:
+        return None
+    for row in (registration, version):
+        if row.seq is not None or row.idempotency_key is not None:
+            return None
+    if registration.table_branch is not None:
+        return None
+    found = r.Pin(
+        key,
+        identity,
+        int(incarnation),
+        type_id,
+        location,
+        _ref(version.table_branch),
+        version.table_version,
+        version.row_count,
+        int(fragments),
+        int(size),
+        int(deleted),
+        int(unindexed),
+        owner=owner,
+    )
+    vars(found)[_ENCODED] = version
+    return found
+
+
+def _plain(row: r.RawRow) -> tuple[str, ...]:
+    """What the text of a plain ``table`` or ``table_version`` row says, its identity first; nothing for any other row."""
+    found: tuple[str, ...] | None = vars(row).get(_PLAIN)
+    if found is None:
+        match = (_PLAIN_TABLE if row.object_type == r.TABLE else _PLAIN_PIN).fullmatch(row.metadata or "")
+        if match is None:
+            found = ()
+        elif row.object_type == r.TABLE:
+            found = match.groups()
+        else:
+            size, deleted, fragments, identity, owner, unindexed = match.groups()
+            found = (identity, size, deleted, fragments, owner, unindexed)
+        vars(row)[_PLAIN] = found  # asked for twice: which table it is, and what of it
+    return found
+
+
 def identity_of(row: r.RawRow) -> str:
     """The table identity that a ``table`` or ``table_version`` row names."""
-    return _text(_body(row)["identity"])
+    plain = _plain(row)
+    return plain[0] if plain else _text(_body(row)["identity"])
 
 
 def parse_tombstone(row: r.RawRow) -> r.Tombstone:

@@ -93,6 +93,8 @@ def _pin(pin: r.Pin) -> Iterator[str]:
         yield f"table {pin.key} is published at version {pin.version} in incarnation {pin.incarnation}"
     if len(pin.bases) > codec.BASES_MAX:
         yield f"table {pin.key} has {len(pin.bases)} bases"
+    if not pin.bases:
+        return
     versions = [pin.version, *(base.version for base in pin.bases)]
     if versions[-1] < 1 or any(later > earlier for earlier, later in pairwise(versions)):
         yield f"table {pin.key} at version {pin.version} has bases at {versions[1:]}"

@@ -7,7 +7,7 @@ for ever.
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
 
 import xxhash
@@ -19,36 +19,45 @@ _CANONICAL = "_canonical"
 _HEX = frozenset(string.digits + "abcdef")
 
 
-def digest(rows: Iterable[r.RawRow]) -> str:
+def digest(rows: Sequence[r.RawRow]) -> str:
     """Return the xxh3-128 over a canonical JSON array of the rows: each an object of all columns, null written."""
-    return xxhash.xxh3_128_hexdigest(b"[%s]" % b",".join(map(_canonical, rows)))
+    # The tail is digested in every swap, so the bytes of a row are kept with it.
+    fresh = [row for row in rows if _CANONICAL not in vars(row)]
+    for row, text in zip(fresh, _texts(fresh), strict=True):
+        vars(row)[_CANONICAL] = text.encode()
+    return xxhash.xxh3_128_hexdigest(b"[%s]" % b",".join([vars(row)[_CANONICAL] for row in rows]))
 
 
-def _canonical(row: r.RawRow) -> bytes:
-    """The tail is digested in every swap, so the bytes of a row are kept with it."""
-    found: bytes | None = vars(row).get(_CANONICAL)
-    if found is None:
-        found = _text(row).encode()
-        vars(row)[_CANONICAL] = found
-    return found
-
-
-def _text(row: r.RawRow) -> str:
-    """The canonical JSON of a row, written out: an encoder takes four times as long, and an open digests every row."""
-    return (
-        f'{{"idempotency_key":{_json(row.idempotency_key)},"location":{_json(row.location)},'
-        f'"metadata":{_json(row.metadata)},"object_id":{_json(row.object_id)},"object_type":{_json(row.object_type)},'
-        f'"row_count":{_number(row.row_count)},"seq":{_number(row.seq)},"table_branch":{_json(row.table_branch)},'
-        f'"table_key":{_json(row.table_key)},"table_version":{_number(row.table_version)}}}'
+def _texts(rows: Sequence[r.RawRow]) -> Iterable[str]:
+    """The canonical JSON of each row, written out by columns: an open digests every row, and an encoder takes ten times as long."""
+    return map(
+        _ROW.__mod__,
+        zip(
+            _json(row.idempotency_key for row in rows),
+            _json(row.location for row in rows),
+            _json(row.metadata for row in rows),
+            map(encode_basestring, [row.object_id for row in rows]),
+            map(encode_basestring, [row.object_type for row in rows]),
+            _numbers(row.row_count for row in rows),
+            _numbers(row.seq for row in rows),
+            _json(row.table_branch for row in rows),
+            map(encode_basestring, [row.table_key for row in rows]),
+            _numbers(row.table_version for row in rows),
+            strict=True,
+        ),
     )
 
 
-def _json(text: str | None) -> str:
-    return "null" if text is None else encode_basestring(text)
+_COLUMNS = sorted(r.ARROW_SCHEMA.names)
+_ROW = "{%s}" % ",".join(f'"{name}":%s' for name in _COLUMNS)
 
 
-def _number(value: int | None) -> str:
-    return "null" if value is None else str(value)
+def _json(cells: Iterable[str | None]) -> Iterable[str]:
+    return ["null" if cell is None else encode_basestring(cell) for cell in cells]
+
+
+def _numbers(cells: Iterable[int | None]) -> Iterable[int | str]:
+    return ["null" if cell is None else cell for cell in cells]
 
 
 def metadata(digests: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
+from omnigraph.core.collector import collector_paused
 from omnigraph.core.errors import Corruption
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import codec, digests
@@ -23,12 +24,14 @@ def read(handle: Any, first: int, end: int, meter: Meter | None = None) -> list[
     sizes = strict.fragment_rows(handle)[first:end]
     wrong: list[str] = []
     for _ in range(_ATTEMPTS):
-        rows = codec.from_arrow(strict.read_fragments(handle, first, end, meter))
-        parts, start = [], 0
-        for size in sizes:
-            parts.append(rows[start : start + size])
-            start += size
-        wrong = [file for file, part in zip(files, parts, strict=True) if digests.digest(part) != expected[file]]
+        found = strict.read_fragments(handle, first, end, meter)
+        with collector_paused():
+            rows = codec.from_arrow(found)
+            parts, start = [], 0
+            for size in sizes:
+                parts.append(rows[start : start + size])
+                start += size
+            wrong = [file for file, part in zip(files, parts, strict=True) if digests.digest(part) != expected[file]]
         if not wrong and start == len(rows):
             return parts
     raise Corruption(

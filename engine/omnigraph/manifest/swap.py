@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from omnigraph.core.collector import collector_paused
 from omnigraph.core.errors import Corruption, OmnigraphError, StoreRefused, StoreUnavailable, UnsupportedStorage
 from omnigraph.core.meter import Meter
 from omnigraph.manifest import codec, damage, digests, fragments, reading
@@ -145,8 +146,9 @@ class Manifest:
                 object="__manifest",
                 version=handle.version,
             )
-        state = fragments.join(parts, version=handle.version, ref=ref)
-        wrong = next(contradictions(state), None)
+        with collector_paused():
+            state = fragments.join(parts, version=handle.version, ref=ref)
+            wrong = next(contradictions(state), None)
         if wrong is not None:
             raise Corruption(
                 f"the current state in __manifest contradicts itself: {wrong}",

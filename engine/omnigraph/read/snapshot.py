@@ -67,10 +67,7 @@ class Snapshot:
         self._catalog = engine.catalog(held.state.schema)
         self._lock = threading.Lock()
         self._readers: dict[str, TableReader] = {}
-        declared = frozenset(declared.table_key for declared in self._catalog.types())
-        self._tables = MappingProxyType(
-            {key: self._entry(pin) for key, pin in sorted(held.state.tables.items()) if key in declared}
-        )
+        self._tables: Mapping[str, TableEntry] | None = None
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -103,6 +100,10 @@ class Snapshot:
     @property
     def tables(self) -> Mapping[str, TableEntry]:
         """By table key (``node:Person``, ``edge:Knows``), in its order."""
+        if self._tables is None:  # made when asked for: a graph may have thousands
+            pins = self._held.state.tables
+            keys = sorted(declared.table_key for declared in self._types())
+            self._tables = MappingProxyType({key: self._entry(pins[key]) for key in keys})
         return self._tables
 
     def schema(self, type: str) -> pa.Schema:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from omnigraph.schema.catalog import (
@@ -50,6 +52,18 @@ def shape_text(catalog: Catalog) -> str:
 def schema_id(canonical: str) -> str:
     """``sha256:`` and the hexadecimal digest of the canonical text, identities included."""
     return _digest(canonical)
+
+
+# Where `_head` and `_property` put identities, and nobody else: keywords of annotations may have these names, and are texts.
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_IDENTITIES = re.compile(rf',"(?:type_id|prop_id)":{_TEXT},"also":\[(?:{_TEXT}(?:,{_TEXT})*)?\]')
+
+
+@lru_cache(maxsize=16)
+def shape_hash(canonical: str) -> str:
+    """The ``schema_hash`` of a canonical text. Raises ``ValueError`` where it is no JSON."""
+    json.loads(canonical)
+    return _digest(_IDENTITIES.sub("", canonical))
 
 
 def schema_hash(

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omnigraph.core.errors import Corruption
-from omnigraph.schema.canonical import IR_VERSION, canonical_text, schema_hash
+from omnigraph.schema.canonical import IR_VERSION, canonical_text, shape_hash
 from omnigraph.schema.catalog import (
     Annotation,
     Cardinality,
@@ -216,7 +216,7 @@ def catalog_from_canonical(source: str, canonical: str) -> Catalog:
     interfaces = {i.name: i.value_of() for i in document.interfaces}
     nodes = {n.name: n.value_of() for n in document.nodes}
     edges = {e.name: e.value_of() for e in document.edges}
-    catalog = Catalog(interfaces, nodes, edges, source, schema_hash(interfaces, nodes, edges))
+    catalog = Catalog(interfaces, nodes, edges, source, shape_hash(canonical))  # which is checked to be canonical below
     repeated = repeated_identity(catalog)
     if repeated is not None:
         raise Corruption(f"the stored schema has the identity {repeated[:80]!r} twice", object="schema")

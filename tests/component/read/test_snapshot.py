@@ -16,6 +16,7 @@ from omnigraph.commit.engine import Engine
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError
 from omnigraph.read.places import snapshot_at
 from omnigraph.read.snapshot import Snapshot, snapshot_of_branch
+from omnigraph.schema import Catalog
 from omnigraph.schema.arrow import table_schema
 from tests.component.read.material import EVERY_KIND, SOCIAL, catalog_of, cold, knows, new_graph, people, put
 
@@ -307,3 +308,26 @@ def test_the_type_or_column_that_was_probably_meant_is_named(local_root: str) ->
         with pytest.raises(og.errors.NotFound) as caught:
             graph.snapshot().to_arrow("Zebra")
         assert "did you mean" not in str(caught.value.hint)
+
+
+# --- many types ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_snapshot_asks_of_the_catalog_does_not_grow_with_the_square_of_its_types(
+    local_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    og.init(local_root, "\n".join(f"node T{number} {{ k: String @key }}" for number in range(60))).close()
+    asked: list[int] = []
+    types = Catalog.types
+    monkeypatch.setattr(Catalog, "types", lambda catalog: (asked.append(1), types(catalog))[1])
+    taken = og.open(local_root).snapshot()
+    assert len(taken.tables) == 60
+    assert taken.tables is taken.tables
+    assert len(asked) <= 2
+
+
+def test_a_graph_is_read_whatever_the_keywords_of_its_annotations_are_called(local_root: str) -> None:
+    """Those that the stored form of a schema uses for identities, too."""
+    words = ", ".join(f'{word}="{word}"' for word in ("also", "kwargs", "name", "prop_id", "type_id"))
+    og.init(local_root, f'node A @note("x", {words}) {{ k: String @key d: String? @note("y", {words}) }}').close()
+    assert list(og.open(local_root).snapshot().tables) == ["node:A"]
