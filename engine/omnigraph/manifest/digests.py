@@ -48,8 +48,7 @@ def _texts(rows: Sequence[r.RawRow]) -> Iterable[str]:
     )
 
 
-_COLUMNS = sorted(r.ARROW_SCHEMA.names)
-_ROW = "{%s}" % ",".join(f'"{name}":%s' for name in _COLUMNS)
+_ROW = "{" + ",".join(f'"{name}":%s' for name in sorted(r.ARROW_SCHEMA.names)) + "}"
 
 
 def _json(cells: Iterable[str | None]) -> Iterable[str]:

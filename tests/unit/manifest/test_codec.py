@@ -42,6 +42,7 @@ TEXTS = [
     lambda text: "",
     lambda text: "[]",
     lambda text: text.replace(MAIN, ulid(77)),
+    lambda text: text.replace(pin(1).identity, ulid(77)),
 ]
 
 
