@@ -458,10 +458,16 @@ def _optional(read: Callable[[Any], _T], value: Any) -> _T | None:
 _CELLS = attrgetter(*r.ARROW_SCHEMA.names)
 
 
-def to_arrow(rows: Iterable[r.RawRow]) -> pa.Table:
+def schema_for(rows: Iterable[r.RawRow]) -> pa.Schema:
+    """The columns of a version, and how Lance compresses the fragments that are written on it. Every reader reads both."""
+    long = any(len(row.metadata or "") > r.LONG_CHARS for row in rows)
+    return r.COMPRESSED_SCHEMA if long else r.ARROW_SCHEMA
+
+
+def to_arrow(rows: Iterable[r.RawRow], schema: pa.Schema = r.ARROW_SCHEMA) -> pa.Table:
     columns = zip(*map(_CELLS, rows), strict=True)
-    arrays = [pa.array(cells, field.type) for cells, field in zip(columns, r.ARROW_SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=r.ARROW_SCHEMA)
+    arrays = [pa.array(cells, field.type) for cells, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def from_arrow(table: pa.Table) -> list[r.RawRow]:

@@ -207,7 +207,7 @@ class Manifest:
         for place, part in enumerate((written.schema, written.base_pins), archives):
             new.append(part or strict.kept(held.handle, place, place + 1))
         new.append(written.current)
-        after = self._swap(held, new, lambda _: written.after, uuid, properties or {}, meter)
+        after = self._swap(held, new, written.after, uuid, properties or {}, meter)
         for part in (written.schema, written.base_pins):
             if part is not None:
                 self._known.remember(part.fragments.files[0], part.rows)
@@ -217,7 +217,7 @@ class Manifest:
         self,
         held: Held,
         parts: Sequence[Part | Fragments],
-        after: Callable[[int], State],
+        after: State,
         uuid: str,
         properties: Mapping[str, str],
         meter: Meter | None,
@@ -230,11 +230,12 @@ class Manifest:
             listed.append(kept)
             named |= {file: part.digest if isinstance(part, Part) else known[file] for file in kept.files}
         ref = self.ref(held.state.ref)
+        columns = codec.schema_for(map(codec.history_row, after.tail))
         handle = strict.swap(
             self._tables,
             ref,
             held.handle,
-            schema=r.ARROW_SCHEMA.with_metadata(digests.metadata(named)),
+            schema=columns.with_metadata(digests.metadata(named)),
             fragments=listed,
             uuid=uuid,
             properties=properties,
@@ -242,7 +243,7 @@ class Manifest:
         )
         self._tables.release(ref, held.version)
         self._note(ref, held.state.identity, properties.get("omnigraph:op") or uuid, handle)
-        return Held(after(handle.version), handle)
+        return Held(after, handle)
 
     def _note(self, ref: TableRef, identity: str, op: str, handle: Any) -> None:
         """Checksums of the version file and its transaction, on a local disk."""
@@ -281,7 +282,7 @@ class Manifest:
             part or strict.kept(held.handle, first, end) for first, end, part in merged.parts
         ]
         parts.append(strict.kept(held.handle, len(merged.replaces), strict.fragment_count(held.handle)))
-        return self._swap(held, parts, lambda version: replace(held.state, version=version), uuid, {}, meter)
+        return self._swap(held, parts, replace(held.state, version=held.version + 1), uuid, {}, meter)
 
     # --- the first version --------------------------------------------------------------------------------------------
 
@@ -300,7 +301,7 @@ class Manifest:
             handle = strict.create(
                 self._tables,
                 self.ref(state.ref),
-                codec.to_arrow(rows),
+                codec.to_arrow(rows, codec.schema_for(rows)),
                 described,
                 uuid=uuid,
                 properties={"omnigraph:commit": state.head.commit_id},

@@ -336,6 +336,47 @@ def test_a_line_with_other_columns_is_refused(local_root: str) -> None:
         manifest_at(local_root).open_latest()
 
 
+# --- many types ---------------------------------------------------------------------------------------------------------
+
+
+def current_bytes(grown: Grown) -> int:
+    """The file that the newest swap wrote."""
+    return (Path(grown.root) / "__manifest" / "data" / strict.fragment_files(grown.held.handle)[-1]).stat().st_size
+
+
+def test_the_commit_that_made_2000_types_rides_in_the_tail_at_a_twelfth_of_its_size(tmp_path: Path) -> None:
+    few, many = (Grown(str(tmp_path / str(tables)), main_line(tables)) for tables in (5, 2_000))
+    genesis = len(codec.history_row(many.held.state.tail[0]).metadata or "")
+    sizes = []
+    for _ in range(50):
+        for grown in (few, many):
+            grown.swap_rows(1)
+        sizes.append((current_bytes(few), current_bytes(many)))
+    assert max(large - small for small, large in sizes) < genesis / 10
+    assert many.cold().state == many.held.state
+
+
+def test_the_files_of_a_line_are_written_plain_again_once_a_long_row_has_left_the_tail(local_root: str) -> None:
+    grown = Grown(local_root, main_line(200))
+    compressed = [grown.held.handle.schema.field("metadata").metadata is None]
+    while len(grown.held.state.tail) < 127:
+        grown.swap_rows(1)
+        compressed.append(grown.held.handle.schema.field("metadata").metadata is None)
+    grown.swap_rows(1)
+    assert archive_files(grown.held)
+    assert all(compressed) and grown.held.handle.schema.field("metadata").metadata is not None
+    assert grown.cold().state == grown.held.state
+    assert list(History().rows(grown.cold())) == grown.written[::-1]
+
+
+def test_a_line_of_few_types_is_written_plain(local_root: str) -> None:
+    grown = Grown(local_root, main_line(5))
+    grown.swap_rows(20)
+    assert grown.held.handle.schema.field("metadata").metadata == {
+        b"lance-encoding:compression": b"none",
+    }
+
+
 # --- history ------------------------------------------------------------------------------------------------------------
 
 
