@@ -22,6 +22,10 @@ class Crew:
         self._at_work: dict[str, Child] = {}
         self.kills = 0
 
+    @property
+    def at_work(self) -> frozenset[str]:
+        return frozenset(self._at_work)
+
     def begin(self, who: str, call: Any, *args: Any) -> None:
         """Start a worker, unless it is at work."""
         if who not in self._at_work:
