@@ -18,6 +18,7 @@ from omnigraph.commit import applied_plans
 from omnigraph.commit import decide as engine
 from omnigraph.commit.decide import Check, Decision, End, Evidence, Lineage, PublishCheck, Undo
 from omnigraph.commit.maintain import Forward
+from omnigraph.manifest import state as states
 from omnigraph.manifest.rows import CommitRow
 from omnigraph.manifest.state import Change
 from omnigraph.testing.explorer import explore
@@ -30,6 +31,11 @@ APART: dict[str, Any] = {"tables": 2, "writes": ((0,), (1,)), "combining": True}
 THREE: dict[str, Any] = {
     "tables": 3, "writes": ((0,), (1,), (2,)), "reads": ((), (), ()), "operations": (0, 1, 2), "kinds": (APPEND,) * 3, "combining": True,
 }  # fmt: skip
+GROUPS: dict[str, Any] = {
+    "tables": 2, "writes": ((0, 1), (1,)), "requests": (2, 1), "operations": ((0, 1), 2), "reads": ((), ()),
+}  # fmt: skip
+PAIR: dict[str, Any] = {**ONE, "requests": (2,), "operations": ((0, 1),)}
+ROLLING: dict[str, Any] = {**GROUPS, "writes": ((0,), (1,)), "tail": (4, 2)}
 RECOVERY: dict[str, Any] = {"recoverers": 1, "recoveries": 1}
 
 SHORT = {
@@ -55,6 +61,12 @@ SHORT = {
     "one key twice in shared swaps, recovery": Setting(
         tables=2, writes=((0,), (1,)), operations=(0, 0), combining=True, **RECOVERY
     ),
+    "a plan of 2 requests beside one, a spent budget": Setting(**GROUPS, exhausted=1),
+    "a plan of 2 requests, 2 attempts, a lost request, recovery": Setting(**PAIR, attempts=2, lost=1, **RECOVERY),
+    "a plan of 2 requests whose records leave the tail, a lost request": Setting(**ROLLING, lost=1, exhausted=1),
+    "one key in members of two plans": Setting(
+        **{**GROUPS, "writes": ((0,), (1,)), "requests": (2, 2), "operations": ((0, 1), (2, 1))}, **RECOVERY
+    ),
     "maintenance of 2 commits beside a writer": Setting(**ONE, attempts=2, upkeep=2, recoverers=1, recoveries=1),
 }
 LONG = {
@@ -70,6 +82,23 @@ LONG = {
     "3 writers of tables of their own that share swaps, recovery": Setting(**THREE, **RECOVERY),
     "2 writers that share swaps, 2 attempts, a lost request, recovery": Setting(
         **APART, attempts=2, lost=1, exhausted=1, **RECOVERY
+    ),
+    "a plan of 2 requests beside one, a lost request, recovery": Setting(**GROUPS, lost=1, **RECOVERY),
+    "2 plans of 3 and 2 requests of one table, recovery, a spent budget": Setting(
+        requests=(3, 2), operations=((0, 1, 2), (3, 4)), exhausted=1, **RECOVERY
+    ),
+    "3 plans whose records leave the tail, a lost request": Setting(
+        tables=3,
+        writes=((0,), (1,), (2,)),
+        reads=((), (), ()),
+        kinds=(APPEND,) * 3,
+        requests=(2, 2, 1),
+        operations=((0, 1), (2, 3), 4),
+        tail=(4, 2),
+        lost=1,
+    ),
+    "plans of 2 requests that share swaps, a lost request, recovery": Setting(
+        **{**APART, "requests": (2, 2), "operations": ((0, 1), (2, 3))}, lost=1, exhausted=1, **RECOVERY
     ),
     "crossed reads, 2 attempts, a lost request": Setting(**CROSSED, attempts=2, recoverers=1, recoveries=1, lost=1),
 }
@@ -120,6 +149,34 @@ def forgetting_the_abort(state: Any, plan: Any, lineage: Lineage) -> PublishChec
 def forgetting_itself(state: Any, plan: Any, lineage: Lineage) -> PublishCheck:
     other = {one: row for one, row in lineage.keyed.items() if row.commit_id != plan.id}
     return engine.check_publish(state, plan, Lineage({}, other))
+
+
+def forgetting_the_keys_of_later_members(state: Any, plan: Any, lineage: Lineage) -> PublishCheck:
+    keyed = {one: row for one, row in lineage.keyed.items() if one == plan.members[0]}
+    return engine.check_publish(state, plan, replace(lineage, keyed=keyed))
+
+
+def looking_for(ids: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
+    """Looks for the records of a plan that take these ids for all of it, and one record found for all."""
+
+    def how_ended(plan: Any, lineage: Lineage) -> End:
+        rows = [row for one in ids(plan) if (row := lineage.rows.get(one)) is not None]
+        if not rows:
+            return End.OPEN
+        return End.PUBLISHED if isinstance(rows[0], CommitRow) else End.ABORTED
+
+    def check(state: Any, plan: Any, lineage: Lineage) -> PublishCheck:
+        end = how_ended(plan, lineage)
+        if end is End.OPEN:
+            return engine.check_publish(state, plan, replace(lineage, rows={}))
+        return PublishCheck(Check.PUBLISHED if end is End.PUBLISHED else Check.ABORTED)
+
+    return {"how_ended": how_ended, "check_publish": check}
+
+
+def dividing(tail: Any) -> int:
+    """A cut that leaves as many records as it may, whatever it divides."""
+    return len(tail) - states.TAIL_KEEP if len(tail) >= states.TAIL_ROLL else 0
 
 
 def taking_any_restore(**facts: Any) -> Undo:
@@ -226,11 +283,31 @@ GUARDS: dict[str, Setting] = {
     ),
     "own id of a plan to be taken along": Setting(**APART, **RECOVERY, rules=Rules(take_along=taking_what_has_ended)),
     "applied means that all has landed": Setting(**APART, rules=Rules(applied_last=False)),
+    "the ids of its requests": Setting(
+        **PAIR, **RECOVERY, attempts=2, rules=Rules(**looking_for(lambda plan: [plan.id]))
+    ),
+    "the keys of every request": Setting(
+        **{**GROUPS, "writes": ((0,), (1,)), "requests": (2, 2), "operations": ((0, 1), (2, 1))},
+        rules=Rules(check_publish=forgetting_the_keys_of_later_members),
+    ),
+    "a cut divides no plan": Setting(**ROLLING, lost=1, rules=Rules(cut=dividing)),
+    "a cut divides no plan, and one of its ids is looked for": Setting(
+        **ROLLING,
+        lost=1,
+        rules=Rules(cut=dividing, **looking_for(lambda plan: plan.members[:1])),
+    ),
     "maintenance: every version its own": Setting(**ONE, upkeep=2, rules=Rules(fast_forward=counting)),
     "maintenance: never backwards": Setting(**ONE, upkeep=2, rules=Rules(fast_forward=lambda **facts: Forward.PUBLISH)),
 }
 # Shown to be redundant for what is visible; they save work, and are kept.
 SPARE = {
+    # One swap writes all records of a plan, and no cut divides them: who finds one knows of all. Damage is told from ends by them.
+    "every id of a plan": Setting(
+        **PAIR, **RECOVERY, attempts=2, lost=1, rules=Rules(**looking_for(lambda plan: plan.members[:1]))
+    ),
+    "the plan's own record": Setting(
+        **PAIR, **RECOVERY, attempts=2, lost=1, rules=Rules(**looking_for(lambda plan: plan.members))
+    ),
     "right of way": Setting(attempts=2, exhausted=1, rules=Rules(undo_table=impatient)),
     "a restore against what may still arrive": Setting(
         **ONE, attempts=2, lost=1, **RECOVERY, rules=Rules(undo_table=minding_no_unknown)

@@ -58,11 +58,11 @@ class Endings(World):
         decision, tables = self._witness(s, other, base, s[0], gone=False)
         who = name_of(pid)
         if decision is Decision.ROLL_FORWARD:
-            if self._verdict(*s[0], other, base) is Check.GO:
+            if self._verdict(s[0], other, base) is Check.GO:
                 moved = tuple((u, base[u] + 1) for u in self._writes(other))
                 after = self._swapped(put(s, "look", ()), s[0], moved, other, "commit")
                 yield f"{who} publishes {name_of(other)} first", after
-        elif not self._end(other, s[0]) and any(
+        elif not self._end(other, s[0], base) and any(
             head > base[u] and not exact for u, (_, head, exact, _l) in zip(self._writes(other), tables, strict=True)
         ):
             yield f"{who}: {name_of(other)} can come to nothing", put(s, "undo", nothing)
@@ -78,6 +78,11 @@ class Endings(World):
         if s[7][0]:
             yield f"{who} ends by an abort: no answer", self._spent(self._fly(put(s, "look"), ("swap", after[0])), 0)
 
+    @staticmethod
+    def _stopped(s: Node, pid: int) -> Iterator[tuple[str, Node]]:
+        """Who finds records that one swap does not write stops, and says so."""
+        yield f"{name_of(pid)} stops: its records contradict each other", (*s[:8], (*s[8], (pid, ("stopped",))))
+
     def _witness(
         self, s: Node, pid: int, base: Node, manifest: Node, *, gone: bool
     ) -> tuple[Decision, tuple[tuple[int, int, bool, bool], ...]]:
@@ -90,4 +95,4 @@ class Endings(World):
                 at_place = head >= place
             stands = any(v[1] == pid and v[0] != RESTORE for v in s[1][t][place:])
             tables.append((pin, head, pin == base[t] and at_place, stands))
-        return self._decision(pid, self._end(pid, manifest), gone, tuple(tables)), tuple(tables)
+        return self._decision(pid, self._end(pid, manifest, base), gone, tuple(tables)), tuple(tables)

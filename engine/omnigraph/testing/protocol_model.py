@@ -5,12 +5,13 @@ scheduled again, a pause one that is scheduled late, so every cut and every paus
 request stays in flight and lands at any later moment, or never.
 
 State: (manifest, tables, intents, writers, recoverers, maintenance, in flight, budgets, audit)
-    manifest     (pins, ids of commits, ids of aborts); its version is only ever compared with "the newest"
+    manifest     (pins, ids of commits, ids of aborts, line); its version is only ever compared with "the newest", but where
+                 the tail may roll: there ``line`` is (version, records in the tail as (version, id, kind))
     table        versions as (kind, id, content); content is the sorted ids of the plans whose rows it holds
     writer       (at, attempt, base, results, held, restored, reported)
     recoverer    (at, id, base, held, touched, restored)
 
-A plan's id is writer × 4 + attempt. ``held`` is (is it the newest, pins). What may be done is asked of ``Rules``, whose
+A plan's id is writer × 4 + attempt; where it has several requests, theirs are that and 100, 200 and so on. ``held`` is (is it the newest, pins). What may be done is asked of ``Rules``, whose
 members are the engine's functions or, to see that the search would notice, ones with a guard taken out.
 """
 
@@ -22,7 +23,17 @@ from typing import Any
 from omnigraph.commit.decide import Check, Decision
 from omnigraph.commit.maintain import Forward
 from omnigraph.testing.explorer import State as Node
-from omnigraph.testing.protocol_world import APPEND, STRICT, UPKEEP, UPKEEP_ID, Rules, Setting, name_of
+from omnigraph.testing.protocol_world import (
+    APPEND,
+    MIXED,
+    STRICT,
+    UPKEEP,
+    UPKEEP_ID,
+    Rules,
+    Setting,
+    name_of,
+    plans_of,
+)
 from omnigraph.testing.protocol_writers import Writers
 
 __all__ = ["APPEND", "STRICT", "Model", "Rules", "Setting"]
@@ -82,7 +93,7 @@ class Model(Writers):
             return self._with_recoverer(state, number, now(at, **changes))
 
         idle = ("idle", -1, (), (), (), ())
-        end = self._end(pid, s[0]) if self.rules.stranger_looks else ""
+        end = self._end(pid, s[0], base) if pid >= 0 and self.rules.stranger_looks else ""
         match at:
             case "read":
                 decision, tables = self._witness(s, pid, base, held[1], gone=True)
@@ -97,9 +108,11 @@ class Model(Writers):
                 elif decision is Decision.STOP:
                     yield f"{who} stops: durable state contradicts itself", become(s, "stopped", held=())
             case "forward":
-                verdict = self._verdict(*s[0], pid, base)
+                verdict = self._verdict(s[0], pid, base)
                 if verdict is Check.PUBLISHED:
                     yield f"{who}: it is published", become(s, "audit forward")
+                elif verdict is None:
+                    yield from self._stopped(s, pid)
                 elif verdict is Check.GO:
                     moved = tuple((t, base[t] + 1) for t in self._writes(pid))
                     yield f"{who} publishes it", self._swapped(become(s, "audit forward"), s[0], moved, pid, "commit")
@@ -107,7 +120,9 @@ class Model(Writers):
                     # What drifts is looked at again, as the engine does with what it saw before.
                     yield f"{who} is refused: {verdict.value}", become(s, "look", touched=self._writes(pid))
             case "look":
-                if end == "commit":
+                if end == MIXED:
+                    yield from self._stopped(s, pid)
+                elif end == "commit":
                     yield f"{who}: it was published", become(s, "audit forward", restored=())
                 elif end:
                     yield f"{who}: it was aborted", become(s, "audit back", restored=())
@@ -162,13 +177,16 @@ class Model(Writers):
 
     def check(self, s: Node) -> str | None:
         """What must hold in every reachable state."""
-        pins, commits, aborts = s[0]
-        operations = [self.setting.operations[pid >> 2] for pid in commits]
+        pins, ids, aborts, _ = s[0]
+        operations = [self._operation(one) for one in ids]
         if len(set(operations)) != len(operations):
-            return f"double apply: {[name_of(pid) for pid in commits]}"
-        both = set(commits) & set(aborts)
+            return f"double apply: {[name_of(one) for one in ids]}"
+        commits = plans_of(ids)
+        both = set(commits) & set(plans_of(aborts))
         if both or len(set(aborts)) != len(aborts):
             return f"a plan ended twice: {[name_of(pid) for pid in both or aborts]}"
+        if ids != tuple(sorted(one for pid in commits for one in self._requests(pid))):
+            return f"half a plan: {[name_of(one) for one in ids]}"
         for t, pin in enumerate(pins):
             if pin >= len(s[1][t]):
                 return f"T{t} is pinned at {pin}, beyond its head"
@@ -179,11 +197,13 @@ class Model(Writers):
                 return f"foreign bytes: T{t} shows {foreign}" if foreign else f"lost commit: T{t} misses {lost}"
         for number, writer in enumerate(s[3]):
             landed = any(pid >> 2 == number for pid in commits)
-            if writer[6] == "ok" and not landed and not self._keyed(number, commits):
+            if writer[6] == "ok" and not landed and not self._keyed(number, ids):
                 return f"lost commit: {'ABCDEF'[number]} was acknowledged"
             if writer[6] == "failed" and landed:
                 return f"false failure: {'ABCDEF'[number]} got a conflict and is published"
         for pid, kind in s[8]:
+            if kind == ("stopped",):
+                return f"false alarm: the records of {name_of(pid)} are taken for damaged"
             if kind == "write skew":
                 return f"write skew: {name_of(pid)} is published over a read set that changed"
             if kind == "audit back" and pid in commits:
@@ -195,4 +215,5 @@ class Model(Writers):
         return None
 
     def _keyed(self, number: int, commits: tuple[int, ...]) -> bool:
-        return any(self.setting.operations[pid >> 2] == self.setting.operations[number] for pid in commits)
+        own = {self._operation(one) for one in self._requests(number * 4)}
+        return any(self._operation(one) in own for one in commits)

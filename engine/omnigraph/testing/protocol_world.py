@@ -9,22 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from unittest import mock
 
 from omnigraph.commit import decide as decisions
 from omnigraph.commit.applied_plans import AppliedPlan, take_along
-from omnigraph.commit.decide import Above, Check, Decision, Evidence, Line, Lineage, TableEvidence, Undo, how_ended
+from omnigraph.commit.decide import Above, Check, Decision, End, Evidence, Line, Lineage, TableEvidence, Undo
 from omnigraph.commit.effects import BasePin, Effect, Target
 from omnigraph.commit.maintain import Forward, fast_forward
 from omnigraph.commit.plan import Base, BranchName, Owner, PublishPlan, ReadPin, RequestInfo
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.publish import publish_change
+from omnigraph.manifest import state as states
 from omnigraph.manifest.rows import AbortRow, CommitRow, HistoryRow, Pin, SchemaRow
-from omnigraph.manifest.state import Change, State, fold, genesis
+from omnigraph.manifest.state import Change, State, fold, genesis, reaches
 from omnigraph.testing.explorer import State as Node
 
 APPEND, STRICT, RESTORE, UPKEEP, INIT = "A", "S", "R", "M", "I"
 UNSENT, REFUSED, UNKNOWN = 0, -2, -3
 UPKEEP_ID = -2
+MEMBER = 100  # the ids of several requests of one plan are its own and this, once, twice and so on
+MIXED = "mixed"  # what is found of a plan's records is not what one swap writes
 FIRST = 1  # the version that every table begins with: in a plan, pin 0 means that the table is absent
 
 _GRAPH = "graph"
@@ -53,18 +57,23 @@ class Rules:
     pins_of_restores: bool = True  # a restore is published only over the pin that it restored
     aborts: bool = True  # a plan that is given up ends by a record
     take_along: Callable[..., Change] = take_along
+    how_ended: Callable[..., End] = decisions.how_ended
+    cut: Callable[..., int] = states.cut_of
     applied_last: bool = True  # a plan is called applied once all of its commits are at their places, and not before
 
 
 @dataclass(frozen=True)
 class Setting:
     """How many of what. ``writes`` and ``reads``: the tables of each writer. ``operations``: which logical operation a
-    writer performs; equal numbers carry one idempotency key."""
+    writer performs, or each of its requests; equal numbers carry one idempotency key. ``requests``: how many a plan of each
+    writer ends at once. ``tail``: with how many records the tail rolls, and how many stay; looks ask the archive for the rest."""
 
     tables: int = 1
     writes: tuple[tuple[int, ...], ...] = ((0,), (0,))
     reads: tuple[tuple[int, ...], ...] = ((), ())
-    operations: tuple[int, ...] = (0, 1)
+    operations: tuple[int | tuple[int, ...], ...] = (0, 1)
+    requests: tuple[int, ...] = ()
+    tail: tuple[int, int] | None = None
     kinds: tuple[str, ...] = (APPEND, APPEND)
     attempts: int = 1
     recoverers: int = 0
@@ -76,8 +85,15 @@ class Setting:
     rules: Rules = field(default_factory=Rules)
 
 
-def name_of(pid: int) -> str:
-    return f"{'ABCDEF'[pid >> 2]}{(pid & 3) + 1}" if pid >= 0 else "upkeep"
+def name_of(one: int) -> str:
+    """The name of a plan, or of one of its requests."""
+    member, pid = divmod(one, MEMBER) if one >= 0 else (0, one)
+    return f"{'ABCDEF'[pid >> 2]}{(pid & 3) + 1}{' abcdef'[member].strip()}" if pid >= 0 else "upkeep"
+
+
+def plans_of(ids: tuple[int, ...]) -> tuple[int, ...]:
+    """The plans to which these records belong."""
+    return tuple(sorted({one % MEMBER for one in ids}))
 
 
 class World:
@@ -91,13 +107,15 @@ class World:
         self._decision = lru_cache(maxsize=None)(self._decision_of)
         self._folded = lru_cache(maxsize=None)(self._fold_of)
         self._taken = lru_cache(maxsize=None)(self._taken_of)
+        self._ended = lru_cache(maxsize=None)(self._ended_of)
+        self._lined = lru_cache(maxsize=None)(self._lined_of)
 
     @property
     def start(self) -> Node:
         s = self.setting
         zero = (0,) * s.tables
         return (
-            (zero, (), ()),
+            (zero, (), (), (FIRST, ((FIRST, -1, "init"),)) if s.tail else ()),
             (((INIT, -1, ()),),) * s.tables,
             (),
             (("open", 0, (), (), (), (), 0),) * len(s.writes),
@@ -125,12 +143,31 @@ class World:
             for t in self._writes(pid)
         )
         reads = tuple(ReadPin(f"node:{t}", f"t{t}", None, base[t] + FIRST) for t in self.setting.reads[pid >> 2])
-        key = f"key{self.setting.operations[pid >> 2]}"
-        request = RequestInfo(str(pid), "load", ("head",), None, key, None, 0)
+        parents = ("head", *map(str, self._requests(pid)))
+        requests = tuple(
+            RequestInfo(str(one), "load", (parent,), None, f"key{self._operation(one)}", None, 0)
+            for one, parent in zip(self._requests(pid), parents, strict=False)
+        )
+        version = base[-1] if self.setting.tail else FIRST
         return PublishPlan(
-            _GRAPH, f"op{pid}", str(pid), "load", BranchName("main", _GRAPH), Base(1, "head", 0, None, "id"), effects,
-            reads, (request,), _OWNER,
+            _GRAPH, f"op{pid}", str(pid), "load", BranchName("main", _GRAPH), Base(version, "head", 0, None, "id"), effects,
+            reads, requests, _OWNER,
         )  # fmt: skip
+
+    def _requests(self, pid: int) -> tuple[int, ...]:
+        """The ids of the requests of a plan; of a single one it is the plan's."""
+        count = self.setting.requests[pid >> 2] if self.setting.requests else 1
+        return (pid,) if count == 1 else tuple(pid + MEMBER * member for member in range(1, count + 1))
+
+    def _operation(self, one: int) -> int:
+        """Which logical operation a request performs."""
+        member, pid = divmod(one, MEMBER)
+        found = self.setting.operations[pid >> 2]
+        return found if isinstance(found, int) else found[max(0, member - 1)]
+
+    def _base(self, s: Node) -> Node:
+        """What a plan that is made now rests on: the pins, and the version where the tail may roll."""
+        return (*s[0][0], s[0][3][0]) if self.setting.tail else s[0][0]
 
     @staticmethod
     def _state(pins: tuple[int, ...]) -> State:
@@ -139,38 +176,57 @@ class World:
         ]
         return genesis(identity=_GRAPH, commit_id="head", actor=None, created_at_us=0, schema=_SCHEMA, pins=listed)
 
-    @staticmethod
-    def _end(pid: int, manifest: Node) -> str:
-        """By which record the plan has ended, if it has."""
-        return "commit" if pid in manifest[1] else "abort" if pid in manifest[2] else ""
+    def _end(self, pid: int, manifest: Node, base: Node) -> str:
+        """By which records the plan has ended, if it has, as far as a look back to its base tells."""
+        return self._ended(pid, manifest, base)
 
-    def _verdict_of(
-        self, pins: tuple[int, ...], commits: tuple[int, ...], aborts: tuple[int, ...], pid: int, base: tuple[int, ...]
-    ) -> Check:
-        operation = self.setting.operations
-        keyed = next((q for q in commits if operation[q >> 2] == operation[pid >> 2]), None)
-        row = None if keyed is None else CommitRow(str(keyed), str(keyed), (), None, 0, None, 2, "load")
-        own = _record(pid, self._end(pid, (pins, commits, aborts)))
-        lineage = Lineage({} if own is None else {str(pid): own}, {} if row is None else {str(pid): row})
-        return self.rules.check_publish(self._state(pins), self._plan(pid, base), lineage).check
+    def _ended_of(self, pid: int, manifest: Node, base: Node) -> str:
+        names = {End.PUBLISHED: "commit", End.ABORTED: "abort", End.MIXED: MIXED, End.OPEN: ""}
+        return names[self.rules.how_ended(self._plan(pid, base), self._lineage(pid, manifest, base))]
+
+    def _lineage(self, pid: int, manifest: Node, base: Node) -> Lineage:
+        plan = self._plan(pid, base)
+        _, commits, aborts, line = manifest
+        records = {one: _commit(one) for one in commits} | {one: _abort(one) for one in aborts}
+        own = keyed = [*commits, *aborts]
+        if self.setting.tail:
+            tail = [one for _, one, _ in line[1]]
+            seq = 2 + len(commits) + len(aborts) - len(tail)
+            first = [replace(records.get(tail[0]) or _commit(-1), version=line[1][0][0], seq=seq)]
+            base_version = plan.base.manifest_version
+            own = tail if reaches(first, base_version + 1) else own
+            keyed = tail if reaches(first, base_version) else keyed
+        wanted = {plan.id, *plan.members}
+        rows = {str(one): records[one] for one in own if str(one) in wanted}
+        by_key = {self._operation(one): one for one in keyed if one in commits}
+        mine = {one: by_key.get(self._operation(one)) for one in self._requests(pid)}
+        return Lineage(rows, {str(one): _commit(taken) for one, taken in mine.items() if taken is not None})
+
+    def _verdict_of(self, manifest: Node, pid: int, base: Node) -> Check | None:
+        """None: the records contradict each other, at which the engine stops."""
+        try:
+            lineage = self._lineage(pid, manifest, base)
+            return self.rules.check_publish(self._state(manifest[0]), self._plan(pid, base), lineage).check
+        except ValueError:
+            return None
 
     def _taken_of(self, manifest: Node, pid: int, base: Node, others: tuple[tuple[int, Node], ...]) -> tuple[int, ...]:
         """Which of these plans, each with its base, the swap of one takes along."""
-        pins, commits, aborts = manifest
+        pins, commits, aborts, _ = manifest
         state = self._state(pins)
-        keys = {q: self._plan(q, base).requests[0].idempotency_key for q in commits}
-        rows = (CommitRow(str(q), str(q), (), None, 0, None, 2, "load", idempotency_key=keys[q]) for q in commits)
-        ends = (row for q in aborts if (row := _record(q, "abort")) is not None)
-        state = replace(state, tail=(*state.tail, *rows, *ends))
+        rows = (replace(_commit(one), idempotency_key=f"key{self._operation(one)}") for one in commits)
+        state = replace(state, tail=(*state.tail, *rows, *map(_abort, aborts)))
         applied = [self._applied_plan(state, q, of) for q, of in others]
         own = self._applied_plan(state, pid, base)
         found = self.rules.take_along(state, own.plan, own.change, applied)
-        return tuple(int(row.object_id) for row in found.history[1:])
+        plans = [int(row.plan) for row in found.history if isinstance(row, CommitRow)]
+        return tuple(one for one in dict.fromkeys(plans) if one != pid)
 
     def _applied_plan(self, state: State, pid: int, base: Node) -> AppliedPlan:
         plan = self._plan(pid, base)
         pins = {chain.key: replace(state.tables[chain.key], version=chain.version) for chain in plan.landing}
-        return AppliedPlan(plan, publish_change(plan, pins, dict.fromkeys(pins, (Counts(inserted=1),))))
+        counts = tuple(Counts(inserted=1) for _ in plan.requests)
+        return AppliedPlan(plan, publish_change(plan, pins, dict.fromkeys(pins, counts)))
 
     def _undo_of(
         self, pid: int, pin: int, head: int, above: tuple[str, int] | None, unknown: bool, pending: bool
@@ -186,9 +242,7 @@ class World:
 
     def _decision_of(self, pid: int, end: str, gone: bool, tables: tuple[tuple[int, int, bool, bool], ...]) -> Decision:
         seen = {str(n): TableEvidence(str(n), *one) for n, one in enumerate(tables)}
-        record = _record(pid, end)
-        plan = self._plan(pid, (1,) * self.setting.tables)
-        ended = how_ended(plan, Lineage({} if record is None else {str(pid): record}))
+        ended = {"commit": End.PUBLISHED, "abort": End.ABORTED, MIXED: End.MIXED, "": End.OPEN}[end]
         return self.rules.decide(Evidence(Line.OPEN, end=ended, owner_gone=gone, tables=seen))
 
     def _fold_of(
@@ -196,8 +250,7 @@ class World:
     ) -> tuple[int, ...]:
         state = self._state(pins)
         changed = {f"node:{t}": replace(state.tables[f"node:{t}"], version=version + FIRST) for t, version in moved}
-        row = _record(pid, ends)
-        after, _ = fold(state, Change(pins=changed, history=() if row is None else (row,)))
+        after, _ = fold(state, Change(pins=changed, history=tuple(row for _, row in self._records(pid, ends))))
         return tuple(after.tables[f"node:{t}"].version - FIRST for t in range(len(pins)))
 
     # --- the store --------------------------------------------------------------------------------------------------------
@@ -223,14 +276,35 @@ class World:
 
     def _swapped(self, s: Node, pids: Node, moved: tuple[tuple[int, int], ...], pid: int, ends: str) -> Node:
         """The state of the whole world after a swap landed: a process that held the newest state holds an old one now."""
-        pins, commits, aborts = pids
+        pins, commits, aborts, line = pids
         after = self._folded(pins, moved, pid, ends)
+        ids = tuple(one for one, _ in self._records(pid, ends))
         if ends == "commit":
             s = self._note_skew(s, pid)
-            commits = tuple(sorted((*commits, pid)))
+            commits = tuple(sorted((*commits, *ids)))
         elif ends == "abort":
-            aborts = tuple(sorted((*aborts, pid)))
-        return self._moved_on(s, (after, commits, aborts))
+            aborts = tuple(sorted((*aborts, *ids)))
+        return self._moved_on(s, (after, commits, aborts, self._lined(line, ids, ends)))
+
+    def _records(self, pid: int, ends: str) -> list[tuple[int, HistoryRow]]:
+        """What the swap that ends a plan writes into history."""
+        if not ends:
+            return []
+        plan = self._plan(pid, (0,) * (self.setting.tables + 1))
+        if ends == "commit":
+            return [(int(one), _commit(int(one))) for one in plan.members]
+        return [(int(one), _abort(int(one))) for one in plan.ends]
+
+    def _lined_of(self, line: Node, ids: tuple[int, ...], ends: str) -> Node:
+        """The newest version and the records in its tail after a swap."""
+        if not self.setting.tail:
+            return ()
+        version = line[0] + 1
+        tail = (*line[1], *((version, one, ends) for one in ids))
+        rows = [replace(_abort(one) if kind == "abort" else _commit(one), version=of) for of, one, kind in tail]
+        roll, keep = self.setting.tail
+        with mock.patch.multiple(states, TAIL_ROLL=roll, TAIL_KEEP=keep):
+            return (version, tail[self.rules.cut(rows) :])
 
     def _moved_on(self, s: Node, manifest: Node) -> Node:
         writers = tuple((*w[:4], (False, w[4][1]) if w[4] else (), *w[5:]) for w in s[3])
@@ -270,8 +344,9 @@ class World:
         return (*s[:6], tuple(sorted((*s[6], request), key=repr)), *s[7:])
 
 
-def _record(pid: int, end: str) -> HistoryRow | None:
-    """The record by which a plan ended."""
-    if end == "commit":
-        return CommitRow(str(pid), str(pid), (), None, 0, None, 2, "load")
-    return AbortRow(str(pid), str(pid), None, 1, 0) if end else None
+def _commit(one: int) -> CommitRow:
+    return CommitRow(str(one), str(one % MEMBER), (), None, 0, None, 2, "load")
+
+
+def _abort(one: int) -> AbortRow:
+    return AbortRow(str(one), str(one % MEMBER), None, 1, 0)

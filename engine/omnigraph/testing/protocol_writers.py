@@ -9,7 +9,7 @@ from typing import Any
 from omnigraph.commit.decide import Check
 from omnigraph.testing.explorer import State as Node
 from omnigraph.testing.protocol_endings import Endings
-from omnigraph.testing.protocol_world import REFUSED, RESTORE, UNKNOWN, UNSENT, name_of
+from omnigraph.testing.protocol_world import MIXED, REFUSED, RESTORE, UNKNOWN, UNSENT, name_of
 
 
 class Writers(Endings):
@@ -28,7 +28,10 @@ class Writers(Endings):
         match at:
             case "open":
                 blank = (UNSENT,) * self.setting.tables
-                yield f"{who} opens at {s[0][0]}", self._with_writer(s, number, now("arm", base=s[0][0], results=blank))
+                yield (
+                    f"{who} opens at {s[0][0]}",
+                    self._with_writer(s, number, now("arm", base=self._base(s), results=blank)),
+                )
             case "arm":
                 armed = (*s[:2], tuple(sorted((*s[2], (pid, base)))), *s[3:])
                 yield f"{who} arms", self._with_writer(armed, number, now("apply"))
@@ -97,9 +100,12 @@ class Writers(Endings):
 
     def _publish(self, s: Node, number: int, pid: int, now: Any) -> Iterator[tuple[str, Node]]:
         base, results = s[3][number][2], s[3][number][3]
-        verdict = self._verdict(*s[0], pid, base)
+        verdict = self._verdict(s[0], pid, base)
         if verdict is Check.PUBLISHED:
             yield f"{name_of(pid)} finds itself published", self._with_writer(s, number, now("acknowledge"))
+            return
+        if verdict is None:
+            yield from self._stopped(s, pid)
             return
         if verdict is not Check.GO:
             yield f"{name_of(pid)} is refused: {verdict.value}", self._with_writer(s, number, now("look"))
@@ -138,8 +144,10 @@ class Writers(Endings):
         at, _, base, results, held, restored, _ = s[3][number]
         who = name_of(pid)
         if at == "look":
-            end = self._end(pid, s[0]) if self.rules.looks_for_itself else ""
-            if end == "commit":
+            end = self._end(pid, s[0], base) if self.rules.looks_for_itself else ""
+            if end == MIXED:
+                yield from self._stopped(s, pid)
+            elif end == "commit":
                 yield f"{who} gives up, and finds itself published", self._with_writer(s, number, now("acknowledge"))
             elif end:
                 yield f"{who} gives up, and finds itself aborted", self._with_writer(s, number, now("end"))

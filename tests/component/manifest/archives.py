@@ -19,9 +19,8 @@ def with_archive(engine: Engine, count: int, *, rows: int = 2) -> list[str]:
     # The first swap of a line makes the three fragments that stand behind the archive.
     held = engine.manifest.swap(held, engine.manifest.write(held, Change()), uuid=new_uuid())
     keys = [f"key {number}" for number in range(count * rows)]
-    parts = []
-    for start in range(0, len(keys), rows):
-        parts.append([_row(seq, keys[seq - 1]) for seq in range(start + 1, start + rows + 1)])
+    starts = range(0, len(keys), rows)
+    parts = [[_row(seq, keys[seq - 1]) for seq in range(start + 1, start + rows + 1)] for start in starts]
     [first] = held.state.tail
     later = replace(held.state, tail=(replace(first, seq=len(keys) + 1, parents=(new_ulid(),)),))
     current = fragments.current_rows(later)
