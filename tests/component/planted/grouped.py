@@ -15,6 +15,8 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.core import failpoints
 from omnigraph.core.errors import IdempotencyMismatch, OmnigraphError, OutcomeUnknown
+from omnigraph.graph import Graph
+from omnigraph.manifest import state
 from omnigraph.manifest.rows import AbortRow, CommitRow
 from omnigraph.options import LoadOptions
 from omnigraph.testing.effect_operations import give_away
@@ -171,6 +173,57 @@ def a_record_of_one_member(engines: Engines) -> list[str]:
     return found
 
 
+LINKED = "node T1 { name: String @key n: I32? }\nnode T2 { name: String @key n: I32? }\nedge Likes: T1 -> T1 { n: String }\n"
+
+
+def an_edge_to_a_node_of_a_refused_member(engines: Engines) -> list[str]:
+    """The node does not come, so the edge may not either."""
+    engine = engines()
+    Graph(engine).schema.apply(LINKED)
+    append(engine, ONE, ["there"])
+
+    def nodes() -> Receipt:
+        records = [{"type": "T1", "data": {"name": name, "n": 1}} for name in ("new", "there")]
+        return load(engine, records, LoadOptions(mode="append"))
+
+    def edge() -> Receipt:
+        record = {"edge": "Likes", "from": "there", "to": "new", "data": {"n": "e"}}
+        return load(engine, [record], LoadOptions(mode="append"))
+
+    with held_back(engine) as held:
+        held.start(nodes)
+        held.start(edge)
+        held.start(_load(engine, "fine", table="T2", mode="append"))
+    _receipt(held, 2)
+    found = wrong(engines(), {ONE[0]: ["there"], TWO[1]: ["fine"]})
+    if engine.latest(MAIN).state.tables["edge:Likes"].rows:
+        found.append("an edge is visible whose node's member was refused")
+    return found + [f"member {at} was told {held.ended[at]}" for at in (0, 1) if held.ended[at].error is None]
+
+
+def the_tail_rolls_within_a_group(engines: Engines) -> list[str]:
+    """Who asks for one member of an old swap has to be told of all."""
+    engine = engines()
+    with mock.patch.multiple(state, TAIL_ROLL=6, TAIL_KEEP=3):
+        append(engine, ONE, ["before"])
+        with held_back(engine) as held:
+            for name in ("a", "b", "c"):
+                held.start(_load(engine, name))
+        for name in ("after", "later"):
+            append(engine, ONE, [name])
+    ids = [_receipt(held, number).commit_id for number in range(3)]
+    cold = engines()
+    newest = cold.latest(MAIN)
+    found = wrong(cold, {ONE[0]: ["before", "a", "b", "c", "after", "later"]})
+    for one in ids:
+        assert one is not None
+        row = cold.history.find(newest, one)
+        company = cold.history.swap_of(newest, row) if isinstance(row, CommitRow) else ()
+        if company != tuple(ids):
+            found.append(f"{one} shares its swap with {company}, not with {ids}")
+    return found
+
+
 def _noting(seen: list[PublishPlan]) -> Any:
     seal = plan.Group._seal
 
@@ -235,6 +288,25 @@ def running_on_the_leader(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(front, "threading", SimpleNamespace(Thread=Inline))
 
 
+def keeping_who_leans_on_the_refused(patch: pytest.MonkeyPatch) -> None:
+    from omnigraph.write.group import judging
+
+    def one_by_one(candidates: Any, ask: Any) -> Any:
+        errors = {}
+        for one in candidates:
+            error = ask(list(one.changes.values())).error()
+            if error is not None and not judging._leans_on_one_of(one, candidates):
+                errors[one.member] = error
+        sound = [one for one in candidates if one.member not in errors]
+        return sound, [], errors, ask([])
+
+    patch.setattr(judging, "_one_by_one", one_by_one)
+
+
+def cutting_anywhere(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(state, "cut_of", lambda tail: len(tail) - state.TAIL_KEEP if len(tail) >= state.TAIL_ROLL else 0)
+
+
 def looking_for_one_member(patch: pytest.MonkeyPatch) -> None:
     def how_ended(made: PublishPlan, lineage: Lineage) -> End:
         first = lineage.rows.get(made.members[0])
@@ -251,5 +323,9 @@ DEFECTS = {
     "one bad member costs the others their commits": Defect(a_bad_member_among_good_ones, refusing_all_together),
     "a fork is taken into a group": Defect(an_inherited_table, forking_in_company),
     "a group runs on its leader's thread": Defect(the_leader_is_interrupted, running_on_the_leader),
+    "an edge lands whose node's member was refused": Defect(
+        an_edge_to_a_node_of_a_refused_member, keeping_who_leans_on_the_refused
+    ),
+    "a cut inside a group": Defect(the_tail_rolls_within_a_group, cutting_anywhere),
     "one of several ids is looked for": Defect(a_record_of_one_member, looking_for_one_member),
 }
