@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import Table, table
+from bench.solo import HERE, Side, alternate, quartiles
 from omnigraph.manifest.rows import AbortRow
 from omnigraph.testing.content import commits_of, faults_of, history_of
 from omnigraph.testing.emulator import S3Emulator, environment
@@ -211,5 +212,41 @@ def _on_a_slow_store(quick: bool) -> Table:
     )
 
 
+# --- threads of one process -----------------------------------------------------------------------------------------------
+
+
+def _threads(quick: bool) -> Table:
+    """Threads on one handle, whose requests share swaps, beside the same with one request a swap."""
+    sides = [Side(name, HERE, {"OMNIGRAPH_GROUP": switch}) for name, switch in (("grouped", "1"), ("one by one", "0"))]
+    rounds = 1 if quick else 5
+    rows: list[list[Any]] = []
+    for threads in (1, 8, 64):
+        commits = 2 * threads if quick else max(40, 4 * threads)
+        seen = alternate(sides, "append", threads, commits, rounds)
+        for name, found in seen.items():
+            failed = sorted({code for one in found for code in one["failed"]})
+            if failed:
+                raise AssertionError(f"a writer failed: {failed}")
+            rows.append(
+                [
+                    threads,
+                    name,
+                    quartiles([one["commits"] / one["wall_s"] for one in found]),
+                    quartiles([1000 * one["cpu_s"] / one["commits"] for one in found]),
+                    round(1000 * statistics.median(one["median_s"] for one in found), 1),
+                    round(1000 * max(one["worst_s"] for one in found)),
+                ]
+            )
+    return table(
+        "Threads that write through one handle, on a disk",
+        ["threads", "requests", "commits/s", "processor ms a commit", "median ms", "worst ms"],
+        rows,
+        [
+            f"One edge a commit, {rounds} rounds, sides in turns: quartiles of the rounds. Bar: worst at most 10 medians."
+        ],
+    )
+
+
 def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
-    return [_on_disk(quick), _on_a_slow_store(quick)], {"load_average_before": os.getloadavg()[0]}
+    before = os.getloadavg()[0]
+    return [_on_disk(quick), _on_a_slow_store(quick), _threads(quick)], {"load_average_before": before}

@@ -54,6 +54,16 @@ Half of the start of a command is the import of Lance, Arrow and numpy. `./run b
 row with that of another working tree, and lists what is left by package; a test holds what a load and a status may not import.
 All sides keep their bytecode: to compile every module again costs more than all that is compared.
 """,
+    "solo": """\
+### One writer
+
+Measured by `./run bench solo --baseline PATH`, which `all` leaves out and which compares with another working tree.
+""",
+    "cold": """\
+### A command from nothing
+
+Measured by `./run bench cold --baseline PATH`.
+""",
     "throughput": """\
 ## Throughput and memory
 
@@ -126,10 +136,12 @@ def write(folder: Path = results.FOLDER, page: Path = PAGE) -> Path:
     parts = [HEAD]
     for name, introduction in INTRODUCTIONS.items():
         found = results.read(name, folder)
-        if found is not None:
-            parts.append(introduction)
-            parts.append(_stamp(found))
-            parts += [results.as_markdown(one) + "\n" for one in found["tables"]]
+        parts.append(introduction)
+        if found is None:
+            parts.append(f"Not run: there is no result of `./run bench {name}` to print.\n")
+            continue
+        parts.append(_stamp(found))
+        parts += [results.as_markdown(one) + "\n" for one in found["tables"]]
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join(parts))
     return page

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +30,8 @@ TABLES = 200
 ROWS = 1_000_000
 CHANGES = 100
 ROUNDS = 15
+COMMITS = 160  # so that the commit that made the types leaves the tail on the way
+OPENS = 7
 
 Row = list[Any]
 
@@ -44,7 +48,9 @@ def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
             list(_after_many(rows)),
         ),
     ]
-    return found, {"tables": tables, "rows": rows}
+    few, many = (5, 100) if quick else (5, 2_000)
+    found.append(_by_types(few, many, 3 if quick else COMMITS))
+    return found, {"tables": tables, "rows": rows, "types": many}
 
 
 @contextlib.contextmanager
@@ -85,6 +91,67 @@ def _many(tables: int) -> Iterator[Row]:
         for name, new in steps:
             seconds, receipt = _timed(partial(graph.schema.apply, new))
             yield [name, round(seconds, 2), receipt.storage.requests, "≤ 1 s, 3 requests a table and one swap"]
+
+
+def _by_types(few: int, many: int, commits: int) -> Table:
+    """The same commits into graphs of few and of many types, in turns."""
+    with contextlib.ExitStack() as stack:
+        text = {types: "".join(f"node T{i} {{ k: String @key }}\n" for i in range(types)) for types in (few, many)}
+        graphs = {types: stack.enter_context(_graph(schema)) for types, schema in text.items()}
+        written: dict[int, list[int]] = {types: [] for types in graphs}
+        cores: dict[int, list[float]] = {types: [] for types in graphs}
+        for number in range(commits):
+            for types, graph in graphs.items():
+                began = time.process_time()
+                receipt = graph.load([{"type": "T0", "data": {"k": f"k{number}"}}], mode="append")
+                cores[types].append(time.process_time() - began)
+                written[types].append(receipt.storage.bytes_written)
+        opens = {types: _cold_open(graph.uri) for types, graph in graphs.items()}
+    rows = []
+    for what, bar, first, end in (("2nd", "", 1, 2), ("last", "≤ 1.5", commits - 1, commits)):
+        small, large = (sum(written[types][first:end]) for types in (few, many))
+        rows.append([f"KB written by the {what} commit", small / 1000, large / 1000, large / small, bar])
+    small_s, large_s = (statistics.median(cores[types]) for types in (few, many))
+    rows.append(["processor ms a commit, median", _ms(small_s), _ms(large_s), large_s / small_s, ""])
+    for at, what in enumerate(("open", "open and take a snapshot")):
+        one, other = opens[few][at], opens[many][at]
+        rows.append(
+            [
+                f"{what} in a process that has not seen the graph, ms",
+                one,
+                other,
+                other / one,
+                "≤ 40 ms" if not at else "",
+            ]
+        )
+    return table(
+        f"{few} types and {many:,}, one row a commit",
+        ["what", f"{few} types", f"{many:,} types", "ratio", "bar"],
+        rows,
+        [
+            "The commit that makes the types names all of them, and is in every file of the newest state until 64 commits after it. It is "
+            f"compressed there. Medians of {OPENS} opens, processor time."
+        ],
+    )
+
+
+def _cold_open(uri: str) -> tuple[float, float]:
+    """Processor ms of an open, and of an open and a snapshot, each in a process of its own that has imported everything."""
+    script = (
+        "import sys, tempfile, time, omnigraph as og\n"
+        "with tempfile.TemporaryDirectory() as warm, og.init(warm + '/g', 'node A { k: String @key }') as graph: graph.snapshot()\n"
+        "began = time.process_time()\n"
+        "with og.open(sys.argv[1]) as graph:\n"
+        "    opened = time.process_time() - began\n"
+        "    graph.snapshot()\n"
+        "    print(opened, time.process_time() - began)\n"
+    )
+    seen = []
+    for _ in range(OPENS):
+        answer = subprocess.run([sys.executable, "-c", script, uri], capture_output=True, text=True, check=True).stdout
+        seen.append([float(one) for one in answer.split()])
+    opened, taken = (_ms(statistics.median(column)) for column in zip(*seen, strict=True))
+    return opened, taken
 
 
 def _large(rows: int) -> Iterator[Row]:

@@ -26,6 +26,7 @@ from bench.results import Table, table
 
 EDGES_PER_NODE = 5
 MERGED = 10_000
+READS = {"SELECT * FROM Person LIMIT 5": "≤ 10 ms", "SELECT count(*) FROM Person": None}
 SCHEMA = """\
 node Person { name: String @key age: I32? score: F64? }
 edge Knows: Person -> Person { weight: F64? }
@@ -46,8 +47,10 @@ def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
         ndjson = _child("ndjson", folder, rounds)
         merge = _child("merge", folder, 3 if quick else 7)
         export = _child("export", folder)
+        asked = _child("reads", folder, rounds)
     rows = nodes * (1 + EDGES_PER_NODE)
     tables = [_append_table(append, unique, rows), _other_table(ndjson, merge, export), _memory_table(memory)]
+    tables.append(_read_table(asked))
     return tables, {"nodes": nodes, "edges": nodes * EDGES_PER_NODE, "rounds": rounds, "merge_s": merge["all_s"]}
 
 
@@ -110,6 +113,15 @@ def _memory_table(memory: dict[str, Any]) -> Table:
             ["readers, which nobody holds", memory["readers_gib"], None],
         ],
         ["Resident set above that of the process before it opened its input; the input's own pages count."],
+    )
+
+
+def _read_table(asked: dict[str, Any]) -> Table:
+    return table(
+        f"First questions to a table of {asked['rows']:,} rows",
+        ["statement", "ms", "bar"],
+        [[f"`{text}`", round(asked["ms"][text], 1), bar] for text, bar in READS.items()],
+        ["Medians, warm. Streams begin with small batches; a bare count is what the pin says."],
     )
 
 
@@ -368,6 +380,22 @@ def export(folder: Path, _rounds: int) -> dict[str, Any]:
     return {"rows_per_s": (nodes.num_rows + edges.num_rows) / seconds}
 
 
+def reads(folder: Path, rounds: int) -> dict[str, Any]:
+    """What people ask first of a large table. Warm: the second question of a kind on."""
+    import omnigraph as og
+
+    watch = _Stopwatch()
+    with og.init(_fresh(folder / "graph"), SCHEMA) as graph:
+        graph.load(og.Batch(nodes={"Person": _input(folder, "nodes")}), mode="append")
+        for text in READS:
+            graph.sql(text).fetchall()
+        for _ in range(max(5, rounds)):
+            for text in READS:
+                watch.run(text, lambda: graph.sql(text).fetchall())  # noqa: B023
+        rows = graph.snapshot().count("Person")
+    return {"rows": rows, "ms": {text: 1000 * wall for text, (wall, _) in watch.medians().items()}}
+
+
 CASES = {
     "append": append,
     "unique": unique,
@@ -377,6 +405,7 @@ CASES = {
     "ndjson": ndjson,
     "merge": merge,
     "export": export,
+    "reads": reads,
 }
 
 if __name__ == "__main__":

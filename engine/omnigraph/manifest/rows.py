@@ -57,7 +57,7 @@ VIAS: Final = ("write", "adopt", "rows", "graft", "restore", "schema")
 # of writing a current fragment, in every swap, to save 30 KB. It pays where one row alone is long: the commit that makes 2,000
 # types has 288 KB, rides in the tail for at least 64 swaps, and is 24 KB compressed. Lance writes a file as the version says
 # that it is written on, so this is said of a version, by the rows that the next one will write again.
-LONG_CHARS: Final = 16 * 1024
+LONG_CHARS: Final = 4 * 1024
 _PLAIN = {"lance-encoding:compression": "none"}
 
 _FIELDS: list[pa.Field[Any]] = [
