@@ -173,7 +173,9 @@ def a_record_of_one_member(engines: Engines) -> list[str]:
     return found
 
 
-LINKED = "node T1 { name: String @key n: I32? }\nnode T2 { name: String @key n: I32? }\nedge Likes: T1 -> T1 { n: String }\n"
+LINKED = (
+    "node T1 { name: String @key n: I32? }\nnode T2 { name: String @key n: I32? }\nedge Likes: T1 -> T1 { n: String }\n"
+)
 
 
 def an_edge_to_a_node_of_a_refused_member(engines: Engines) -> list[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.commit.engine import MAIN
+from omnigraph.testing.grouping import Ended, together
 from tests.component.upkeep.material import engine_of, leave_ticket, make, people
 
 
@@ -82,3 +85,46 @@ def test_pending_writes_count_as_they_are_now(local_root: str) -> None:
         for op in ops:
             engine.intents.disarm(op)
         assert graph.load(people("welcome"), mode="append").commit_id is not None
+
+
+# --- groups -------------------------------------------------------------------------------------------------------------
+
+
+def meeting(graph: og.Graph, count: int) -> list[Ended[og.Receipt]]:
+    """So many writes of one table that share a swap, if they may."""
+    calls = [partial(graph.load, people(f"p of {graph.snapshot().commit_id} {n}"), mode="append") for n in range(count)]
+    return together(engine_of(graph), calls)
+
+
+def test_what_a_group_writes_counts_and_not_how_many_requests_it_has(local_root: str) -> None:
+    """Eight requests make one fragment and one version, like one: none of them is refused for the others."""
+    make(local_root, commits=4).close()
+    with og.open(local_root, backpressure={"warn": None, "fail": 7}) as graph:
+        before = graph.snapshot()
+        ended = meeting(graph, 8)
+        assert [one.error for one in ended] == [None] * 8
+        after = graph.snapshot()
+        assert after.manifest_version == before.manifest_version + 1
+        assert len(after.fragments("Person")) == len(before.fragments("Person")) + 1
+
+
+def test_each_request_of_a_group_past_the_last_bound_is_refused_and_none_is_written(local_root: str) -> None:
+    make(local_root, commits=4).close()
+    with og.open(local_root, backpressure={"warn": None, "fail": 4}) as graph:
+        before = [entry.key for entry in engine_of(graph).store.list("")]
+        ended = meeting(graph, 8)
+        assert [type(one.error) for one in ended] == [errors.Overloaded] * 8
+        assert len({id(one.error) for one in ended}) == 8
+        assert [entry.key for entry in engine_of(graph).store.list("")] == before
+
+
+def test_a_slowed_group_waits_once_and_every_receipt_says_so(local_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(local_root, commits=4).close()
+    with og.open(local_root, backpressure={"warn": None, "slow": 4}) as graph:
+        slept: list[float] = []
+        monkeypatch.setattr(type(engine_of(graph).clock), "sleep", lambda _self, seconds: slept.append(seconds))
+        ended = meeting(graph, 8)
+        assert [one.error for one in ended] == [None] * 8
+        assert all(one.value is not None and len(one.value.warnings) == 1 for one in ended)
+        assert len({one.value.storage.shared_by for one in ended if one.value is not None}) == 1
+        assert len([pause for pause in slept if pause > 0]) == 1
