@@ -11,7 +11,7 @@ from omnigraph.testing import group_workload as work
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 
-def check(root: str, told: work.Told) -> None:
+def check(root: str, told: work.Heard) -> None:
     assert work.findings(root, told) == []
     assert told.kills > 0 and told.of("kept up")
     assert any(line[4] for line in told.of("wrote")), "no two requests have shared a swap"
@@ -30,7 +30,7 @@ def test_12_processes_that_group_beside_a_killer_a_compactor_and_a_cleaner(any_r
 
 
 def test_what_a_run_of_groups_may_not_leave_behind_is_found() -> None:
-    told = work.Told(
+    told = work.Heard(
         [
             ("began", "w0", "a", 0),
             ("wrote", "w0", "a", "C1", 1),
@@ -50,7 +50,7 @@ def test_what_a_run_of_groups_may_not_leave_behind_is_found() -> None:
         "of nobody": [Counter(C1=1, C2=1), [Counter(a=1, b=1, x=1), Counter()]],
     }
     assert [name for name, facts in wrong.items() if not work._compared(told, *facts)] == []
-    shared = work.Told([("began", "w0", "a", 3), ("wrote", "w0", "a", "C1", 0), ("wrote", "w0", "a", "C2", 0)])
+    shared = work.Heard([("began", "w0", "a", 3), ("wrote", "w0", "a", "C1", 0), ("wrote", "w0", "a", "C2", 0)])
     assert work._compared(shared, Counter(C1=1, C2=1), [Counter(a=1), Counter()])
-    one_commit = work.Told([*told.said[:3], ("wrote", "w0", "b", "C1", 1)])
+    one_commit = work.Heard([*told.said[:3], ("wrote", "w0", "b", "C1", 1)])
     assert work._compared(one_commit, Counter(C1=1), [Counter(a=1, b=1), Counter()])

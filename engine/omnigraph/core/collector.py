@@ -24,7 +24,7 @@ _PAUSES = _Pauses()
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep the collector from starting by itself, for all threads. It runs again once nobody pauses it any more, unless it was
+    """Keep the collector from starting by itself, for all threads. It runs again once the last pause has ended, unless it was
     off before. For work that makes no cycles and ends soon."""
     with _PAUSES.lock:
         if not _PAUSES.count:

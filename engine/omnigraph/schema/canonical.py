@@ -54,7 +54,7 @@ def schema_id(canonical: str) -> str:
     return _digest(canonical)
 
 
-# Where `_head` and `_property` put identities, and nobody else: keywords of annotations may have these names, and are texts.
+# Where `_head` and `_property` put identities. Keywords of annotations may have these names, but never in this order and form.
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _IDENTITIES = re.compile(rf',"(?:type_id|prop_id)":{_TEXT},"also":\[(?:{_TEXT}(?:,{_TEXT})*)?\]')
 

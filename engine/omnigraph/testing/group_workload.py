@@ -16,6 +16,7 @@ from omnigraph.core.errors import OmnigraphError, OutcomeUnknown
 from omnigraph.graph import Graph
 from omnigraph.testing.content import faults_of
 from omnigraph.testing.crew import Crew
+from omnigraph.wire.receipt import Receipt
 
 Say = Callable[[Any], None]
 
@@ -68,7 +69,7 @@ def write(say: Say, root: str, who: str, life: str, threads: int, first: int, co
     tell("done", who)
 
 
-def _call(graph: Graph, name: str, number: int) -> graphs.Receipt:
+def _call(graph: Graph, name: str, number: int) -> Receipt:
     person = {"type": "Person", "data": {"name": name}}
     kind = number % KINDS
     if kind == 0:
@@ -108,7 +109,7 @@ def _upkeep(say: Say, who: str, call: Callable[[], Any]) -> None:
 
 
 @dataclass
-class Told:
+class Heard:
     """What everybody said, and what was done to them."""
 
     said: list[tuple[Any, ...]] = field(default_factory=list)
@@ -121,9 +122,9 @@ class Told:
 
 def run_grouped(
     root: str, processes: int, threads: int, calls: int, *, kill_every_s: float, limit_s: float, seed: int = 0
-) -> Told:
-    """So many processes, each of so many threads that make so many calls, whoever is killed on the way."""
-    told = Told()
+) -> Heard:
+    """So many processes, each of so many threads that make so many calls, while some are killed."""
+    told = Heard()
     crew = Crew(told.said.append, kill_every_s, random.Random(seed))
     writers = [f"w{number}" for number in range(processes)]
     lives: Counter[str] = Counter()
@@ -131,7 +132,7 @@ def run_grouped(
     def begin(who: str) -> None:
         if who in crew.at_work:
             return
-        # Nobody knows how far each thread of a killed process was: the rest is done by all of them.
+        # How far each thread of a killed process was is not known: all of them do the rest.
         begun = 1 + max((line[3] for line in told.of("began") if line[1] == who), default=-1)
         crew.begin(who, write, root, who, f"{who}.{lives[who]}", threads, min(begun, calls), calls)
         lives[who] += 1
@@ -150,17 +151,17 @@ def run_grouped(
     return told
 
 
-def findings(root: str, told: Told) -> list[str]:
+def findings(root: str, told: Heard) -> list[str]:
     """What is wrong with the graph after a run. Recovers it first."""
     found = [] if told.ended else ["not all writers came to their end"]
     found += [f"{line[1]}: {line[2]}" for line in told.of("broken")]
     found += [f"{line[2]} was refused: {line[3]}" for line in told.of("failed")]
     with graphs.open(root) as graph:
         graph.recover(grace_s=0)
-        commits = Counter(commit.id for commit in graph.commits())
+        commits = Counter[str](commit.id for commit in graph.commits())
         snapshot = graph.snapshot()
         columns = (snapshot.to_arrow("Person")["name"], snapshot.to_arrow("Knows")["n"])
-        found += _compared(told, commits, [Counter(column.to_pylist()) for column in columns])
+        found += _compared(told, commits, [Counter[Any](column.to_pylist()) for column in columns])
         for _, _, name, commit_id in told.of("unknown"):
             landed = graph.outcome(commit_id).landed
             if landed is not (commits[commit_id] == 1):
@@ -171,8 +172,8 @@ def findings(root: str, told: Told) -> list[str]:
     return found
 
 
-def _compared(told: Told, commits: Counter[str], tables: Sequence[Counter[str]]) -> list[str]:
-    """Every acknowledged call once, under one commit; of all others at most once; nothing that nobody asked for."""
+def _compared(told: Heard, commits: Counter[str], tables: Sequence[Counter[Any]]) -> list[str]:
+    """Every acknowledged call once, under one commit; of all others at most once; nothing that no call asked for."""
     people, edges = tables
     began = {line[2]: line[3] for line in told.of("began")}
     found = [f"commit {one} stands {times} times" for one, times in commits.items() if times != 1]
@@ -193,7 +194,7 @@ def _compared(told: Told, commits: Counter[str], tables: Sequence[Counter[str]])
         if any(times > 1 for times in written) or len(set(written)) > 1 or (name in answers and written[0] != 1):
             found.append(f"{name} has {written} rows, and was {'acknowledged' if name in answers else 'not answered'}")
     strange = (people.keys() | edges.keys()) - began.keys() - {HUB}
-    return found + [f"nobody wrote {name}" for name in sorted(strange)]
+    return found + [f"no call wrote {name}" for name in sorted(strange)]
 
 
 def _writes(number: int, people: bool) -> bool:
