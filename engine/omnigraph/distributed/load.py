@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.commit.engine import Engine
+from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared
@@ -45,7 +46,7 @@ from omnigraph.write.load_options import LoadOptions, load_request
 from omnigraph.write.receipt import receipt_of
 from omnigraph.write.rules.endpoint_policy import EndpointPolicy, policy_of
 from omnigraph.write.rules.left_out import LeftOut, exceeded
-from omnigraph.write.rules.quarantine_file import check_quarantine_place, write_quarantine
+from omnigraph.write.rules.quarantine_file import QuarantineFile, held_rows
 from omnigraph.write.rules.validate import Verdict
 
 T = TypeVar("T")
@@ -83,13 +84,25 @@ class PartLoad:
             self._pack()
         keys = {*self.given.keys, *self.policy.stub_tables(self.given.catalog, self.given.keys)}
         request = load_request(self.options, keys, self.files)
-        outcome = run(self.engine, request, self._prepare, meter)
+        with held_rows(self.quarantine):
+            outcome = run(self.engine, request, self._prepare, meter)
         left = LeftOut() if outcome.replayed else self.left
-        if self.options.quarantine_to is not None and left.rejected:
-            write_quarantine(self.options.quarantine_to, left.rejected)
+        if outcome.row is None and left.rejected:
+            self.quarantine.write(left.rejected)
+        told = () if outcome.row is None else self.quarantine.keep(outcome.row.commit_id)
         if outcome.row is None or outcome.replayed:
             self.used.clear()
-        return receipt_of(outcome, self.options.branch, left, self.unchanged, meter)
+        done = receipt_of(outcome, self.options.branch, left, self.unchanged, meter)
+        return replace(done, warnings=(*done.warnings, *told))
+
+    @cached_property
+    def quarantine(self) -> QuarantineFile:
+        return QuarantineFile(self.options.quarantine_to)
+
+    def _hold_rejected(self, plan: PublishPlan) -> bool:
+        if self.left.rejected:
+            self.quarantine.hold(plan.requests[0].id, self.left.rejected)
+        return True
 
     @property
     def policy(self) -> EndpointPolicy:
@@ -128,8 +141,7 @@ class PartLoad:
             return self._checked(txn)
 
     def _checked(self, txn: Txn) -> Prepared | None:
-        if self.options.quarantine_to is not None:
-            check_quarantine_place(self.options.quarantine_to)
+        self.quarantine.check()
         self._check_base(txn)
         self.drop_written()
         if self.options.checked_mode == "merge":
@@ -148,7 +160,7 @@ class PartLoad:
         if not steps:
             return None
         again = self._still_fits if revalidate and not self.stubs else None
-        return Prepared(tuple(steps), reads, revalidate=again, stage_first=True)
+        return Prepared(tuple(steps), reads, revalidate=again, stage_first=True, sealed=self._hold_rejected)
 
     def _check_base(self, txn: Txn) -> None:
         if evolved(self.given, txn) and self.options.checked_mode == "merge":

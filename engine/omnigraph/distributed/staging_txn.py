@@ -7,7 +7,7 @@ waits for it, and what it was begun on binds an update alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit.engine import Engine
@@ -36,6 +36,7 @@ from omnigraph.table.collect import loose_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.wire.receipt import CheckReport, Receipt
 from omnigraph.write.load_options import replay
+from omnigraph.write.rules.quarantine_file import QuarantineFile
 
 if TYPE_CHECKING:
     from omnigraph.distributed.load import PartLoad
@@ -266,7 +267,9 @@ class StagingTxn:
             known = self.replay(options.idempotency_key)
             if known is not None:
                 self.abort()
-                return known
+                assert known.commit_id is not None, "a key is that of a commit"
+                told = QuarantineFile(options.quarantine_to).keep(known.commit_id)
+                return replace(known, warnings=(*known.warnings, *told))
             task = self.task(options.mode, rows_per_file=rows_per_file)
             return self._run(self._part_load(list(parts), types, options, task, workers or Threads(), checker, checks))
 

@@ -7,13 +7,14 @@ everything durable ``commit``'s.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
+from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.protocol.planning import plan_of
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared
@@ -37,7 +38,7 @@ from omnigraph.write.rules.endpoint_policy import policy_of
 from omnigraph.write.rules.id_reuse import adopt_ids
 from omnigraph.write.rules.left_out import LeftOut, exceeded, reasons_of, rejected_rows
 from omnigraph.write.rules.quarantine import Sifted, sift
-from omnigraph.write.rules.quarantine_file import check_quarantine_place, write_quarantine
+from omnigraph.write.rules.quarantine_file import QuarantineFile, held_rows
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.sources.again import is_read_once, same_types, schema_changed
 from omnigraph.write.sources.batch import Batch
@@ -62,6 +63,7 @@ class Load:
     unchanged: dict[str, TableChange] = field(default_factory=dict)
     files: StagedFiles = field(default_factory=StagedFiles)
     stages_ahead: bool = False  # whether anything may be written before the verdict
+    quarantine: QuarantineFile = field(default_factory=lambda: QuarantineFile(None))
 
     def prepare(self, txn: Txn) -> Prepared | None:
         """Judge the input against the pins of one transaction and say what it comes to."""
@@ -85,7 +87,13 @@ class Load:
             verdict.reads | idle,
             revalidate=lambda other: _unmoved(idle, txn, other) and self._still_fits(other, changes),
             stage_first=size > STAGE_FIRST_BYTES,
+            sealed=self._hold_rejected,
         )
+
+    def _hold_rejected(self, plan: PublishPlan) -> bool:
+        if self.sifted is not None:
+            self.quarantine.hold(plan.requests[0].id, self.left.rejected)
+        return True
 
     def changes(self, txn: Txn) -> tuple[TypeChange, ...]:
         """The rows under the schema of this state, for a group that judges them with those of others."""
@@ -198,27 +206,32 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     """Read the source, then commit it whole or not at all."""
     meter = Meter()
     engine.ref_of(options.branch, meter)
+    quarantine = QuarantineFile(options.quarantine_to)
     known = replay(engine, options, meter, lambda: content_of(source))
     if known is not None:
-        return known
-    if options.quarantine_to is not None:
-        check_quarantine_place(options.quarantine_to)
+        assert known.commit_id is not None, "a key is that of a commit"
+        return replace(known, warnings=(*known.warnings, *quarantine.keep(known.commit_id)))
+    quarantine.check()
     if options.mode == "append" and not options.lets_rows_go and has_readers(source):
         return load_stream(engine, source, options, meter)
     work = _read(engine, source, options, meter)
     work.stages_ahead = True
+    work.quarantine = quarantine
     if not work.input.tables and not work.input.malformed:
         return Receipt(None, options.branch, {}, storage=meter.snapshot())
     content = None if options.idempotency_key is None else content_of(source)
     request = load_request(options, work.keys(), work.files, content=content)
-    if work.may_share() and shares(engine, options.group, work.nbytes):
-        outcome = submit(engine, request, work, work.nbytes, meter)
-    else:
-        outcome = run(engine, request, work.prepare, meter)
+    with held_rows(quarantine):
+        if work.may_share() and shares(engine, options.group, work.nbytes):
+            outcome = submit(engine, request, work, work.nbytes, meter)
+        else:
+            outcome = run(engine, request, work.prepare, meter)
     left = LeftOut() if outcome.replayed else work.left
-    if options.quarantine_to is not None and work.sifted is not None and not outcome.replayed:
-        write_quarantine(options.quarantine_to, left.rejected)
-    return with_warnings(receipt_of(outcome, options.branch, left, work.unchanged, meter), work.input.warnings)
+    if outcome.row is None and work.sifted is not None:
+        quarantine.write(left.rejected)
+    told = () if outcome.row is None else quarantine.keep(outcome.row.commit_id)
+    done = receipt_of(outcome, options.branch, left, work.unchanged, meter)
+    return replace(done, warnings=(*with_warnings(done, work.input.warnings).warnings, *told))
 
 
 def has_readers(source: Any) -> bool:
