@@ -7,12 +7,13 @@ refuses, an answer that depends on it is not given, and it is left where it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.intent import Intent
+from omnigraph.commit.plan import BranchName
 from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError, Reason
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.meter import Meter
@@ -21,6 +22,8 @@ from omnigraph.manifest.refs import Lines, NameEntry, Names
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
+
+T = TypeVar("T")
 
 UNKNOWN_REF: Final = "unknown-ref"
 UNREADABLE_BRANCH: Final = "unreadable-branch"
@@ -45,6 +48,11 @@ class ManifestLine:
     @property
     def identity(self) -> str:
         return self.held.state.identity
+
+    @property
+    def branch(self) -> BranchName:
+        """By identity, for work that must not move to a namesake."""
+        return BranchName(self.held.state.head.name, self.identity)
 
     @property
     def label(self) -> str:
@@ -88,6 +96,10 @@ class GraphLines:
             raise InvalidInput("branches names no branch", hint="leave it out for all, or name one")
         return self.names if branches is None else tuple(branches)
 
+    def left_of(self, branches: Sequence[str]) -> tuple[str, ...]:
+        """Those of these branches that are still there."""
+        return tuple(name for name in branches if name in self.names)
+
     def named(self, branch: str) -> ManifestLine:
         found = next((line for line in self.lines if line.name == branch), None)
         if found is None:
@@ -116,9 +128,9 @@ def read_lines(
     lines = Lines(entries, listed, unknown)
     bound = {entry.identity: name for name, entry in lines.bound.items()}
     wanted = sorted({*listed, *bound})
-    claimed = {entry.identity for entry in entries if entry.state != "free"}
+    claims = {entry.identity: entry for entry in entries if entry.state != "free"}
     opened = gather(
-        [engine.spawn(_open, engine, identity, bound.get(identity), identity in claimed, meter) for identity in wanted]
+        [engine.spawn(_open, engine, identity, bound.get(identity), claims.get(identity), meter) for identity in wanted]
     )
     sources = gather([engine.spawn(_source, engine, entry, meter) for entry in entries if entry.state == "making"])
     found = [ManifestLine(MAIN, main or engine.latest(MAIN, meter))]
@@ -141,22 +153,31 @@ def list_folders(engine: Engine, meter: Meter) -> tuple[str, ...]:
 
 
 def _open(
-    engine: Engine, identity: str, name: str | None, claimed: bool, meter: Meter
+    engine: Engine, identity: str, name: str | None, claim: NameEntry | None, meter: Meter
 ) -> ManifestLine | Trouble | str | None:
-    """None: the folder holds no version yet, and a creation is under way. Its identity: nothing in it is of any use."""
+    """None: the folder holds no version yet, and a creation is under way; or no more, and its branch was deleted since the names
+    were read. Its identity: nothing in it is of any use. ``claim``: the entry of a name that names the line, as it was read."""
     place = f"{layout.MANIFEST_LINES}{layout.branch_ref(identity)}"
     label = f"branch {name!r}" if name is not None else f"the line {place}"
     try:
         held = engine.latest_of(identity, meter)
     except OmnigraphError as error:
-        if not claimed and _deleted(engine, identity, meter):
+        if (claim is None or _let_go(engine, claim, meter)) and is_given_up(engine, identity, meter):
             return identity  # a cleanup was deleting it
         return Trouble(UNREADABLE_BRANCH, f"{label} cannot be read: {error.message}", place)
-    if held is None and not claimed:
-        return identity
     if held is not None:  # a name that is bound to a closed line is as good as free: freeing it was interrupted
-        return ManifestLine(name if held.state.head.closed is None else None, held, claimed)
-    return None if name is None else Trouble(UNREADABLE_BRANCH, f"{label} has no line: {place} is not there", place)
+        return ManifestLine(name if held.state.head.closed is None else None, held, claim is not None)
+    if claim is None:
+        return identity
+    if name is None or _let_go(engine, claim, meter):
+        return None
+    return Trouble(UNREADABLE_BRANCH, f"{label} has no line: {place} is not there", place)
+
+
+def _let_go(engine: Engine, claim: NameEntry, meter: Meter) -> bool:
+    """Whether the name has stopped naming the line since this entry was read. Without another entry its line has to be there."""
+    now = engine.names.highest(claim.name, meter)
+    return now is not None and (now.state == "free" or now.identity != claim.identity)
 
 
 def _source(engine: Engine, entry: NameEntry, meter: Meter) -> State | Trouble | None:
@@ -184,7 +205,7 @@ def unresolved(engine: Engine, intents: Iterable[Intent], lines: GraphLines, met
             message = f"the intent {key} was written by a later release: {intent.why_unknown}"
             found[intent.op] = Trouble(UNKNOWN_INTENT, message, key)
             continue
-        if intent.branch.identity in known or _deleted(engine, intent.branch.identity, meter):
+        if intent.branch.identity in known or is_given_up(engine, intent.branch.identity, meter):
             continue
         found[intent.op] = Trouble(
             UNRESOLVED_BRANCH,
@@ -195,7 +216,32 @@ def unresolved(engine: Engine, intents: Iterable[Intent], lines: GraphLines, met
     return found
 
 
-def _deleted(engine: Engine, identity: str, meter: Meter) -> bool:
+def while_there(
+    engine: Engine, branch: BranchName, act: Callable[[BranchName], T], meter: Meter, *, named: bool
+) -> T | None:
+    """What ``act`` does on the line of this branch; None where the branch was deleted meanwhile. ``named``: the caller asked for
+    this branch, so that is ``NotFound``. Whatever else is in the way of ``act`` is raised."""
+    try:
+        return act(branch)
+    except OmnigraphError as error:
+        if not was_deleted(engine, branch, meter):
+            raise
+        if named:
+            raise engine.gone(branch.name, layout.branch_ref(branch.identity), meter) from error
+        return None
+
+
+def was_deleted(engine: Engine, branch: BranchName, meter: Meter) -> bool:
+    """Whether the branch is gone: its line says so, or a cleanup has given the line up. A line that only cannot be read is not."""
+    try:
+        held = engine.latest_of(branch.identity, meter)
+    except OmnigraphError:
+        held = None
+    return held.state.head.closed is not None if held is not None else is_given_up(engine, branch.identity, meter)
+
+
+def is_given_up(engine: Engine, identity: str, meter: Meter) -> bool:
+    """Whether a cleanup has given up the whole line: its branch was deleted, and its files may go at any time."""
     return is_ulid(identity) and engine.boundary.value(identity, meter=meter) == ALL
 
 

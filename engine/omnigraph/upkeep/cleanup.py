@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.lines import GraphLines, owned_keys
+from omnigraph.commit.lines import GraphLines, ManifestLine, owned_keys, while_there
+from omnigraph.commit.plan import BranchName
 from omnigraph.commit.recovery import audit
-from omnigraph.commit.recovery.drift import find_drift, heal
+from omnigraph.commit.recovery.drift import TableDrift, find_drift, heal
 from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.commit.recovery.recover import recover_one
 from omnigraph.core import failpoints, progress
@@ -56,19 +57,28 @@ def plan_cleanup(
     branches: Sequence[str] | None = None,
     meter: Meter | None = None,
 ) -> CleanupPlan:
-    """Say what a cleanup would delete. Writes nothing. Raises ``Refused`` where it could not be sure."""
+    """Say what a cleanup would delete. Writes nothing. Raises ``Refused`` where it could not be sure. ``branches``: those to act
+    upon; None for all that are there and are not deleted meanwhile."""
     policy = make_policy(keep, older_than, min_age)
     with progress.phase("looking", unit="tables"):
         plan, seen = _plan(engine, policy, branches, meter or Meter())
         left = engine.store.unfinished("", seen.now_us - UNFINISHED_S * 1_000_000)
-        return replace(plan, unfinished_files=tuple(entry for entry in left if layout.is_ours(entry.key)))
+        files = tuple(entry for entry in left if layout.is_ours(entry.key))
+        return replace(plan, unfinished_files=files, named=branches is not None)
 
 
 def _plan(
-    engine: Engine, policy: Policy, branches: Sequence[str] | None, meter: Meter, ahead_us: int = 0
+    engine: Engine,
+    policy: Policy,
+    branches: Sequence[str] | None,
+    meter: Meter,
+    ahead_us: int = 0,
+    *,
+    named: bool = True,
 ) -> tuple[CleanupPlan, Look]:
-    """``ahead_us``: how far the store's clock is ahead of ours, where that was measured; ages are by the store's."""
-    seen = look(engine, policy, branches, engine.clock.now_us() + ahead_us, meter)
+    """``ahead_us``: how far the store's clock is ahead of ours, where that was measured; ages are by the store's. ``named``: as in
+    ``look``."""
+    seen = look(engine, policy, branches, engine.clock.now_us() + ahead_us, meter, named=named)
     lines = tuple(doom(line, policy, seen.now_us) for line in seen.lines)
     owners = seen.owners()
     progress.advance(len(lines))
@@ -122,28 +132,34 @@ def run_cleanup(
     if plan.uri != engine.uri:
         raise InvalidInput(f"the plan was made for {plan.uri}, not for {engine.uri}", hint="plan it on this graph")
     lines = look_at_lines(engine, read_intents(engine, meter), meter)  # refuses before anything is written or ended
+    there = plan.branches if plan.named else lines.left_of(plan.branches)
+    scope = [lines.named(branch) for branch in there]
     failpoints.hit("cleanup.looked")
     errors = [*_expire_recoveries(engine, plan.policy), *_tend_names(engine, lines, actor, meter)]
     if plan.empty:
         return CleanupReport(engine.uri, None, plan.policy, {}, (), (), 0, tuple(errors), retained=plan.retained)
     run = new_ulid(engine.clock)
     record = CleanupRecord(engine, run, actor, plan.policy, meter)
-    _recover_first(engine, plan, meter)
+    _recover_first(engine, scope, meter, named=plan.named)
     wanted = {line.place: line for line in plan.lines}
     given_up = _given_up(engine, errors, meter) if frozenset(plan.branches) >= frozenset(lines.names) else ()
     if plan.versions or plan.expired_staging or plan.orphans:
-        for branch in plan.branches:
-            change_head(engine, branch, lambda head: replace(head, mark=run), meter)
+        for line in scope:
+
+            def mark(branch: BranchName) -> None:
+                change_head(engine, branch, lambda head: replace(head, mark=run), meter)
+
+            while_there(engine, line.branch, mark, meter, named=plan.named)
         failpoints.hit("cleanup.marked")
-    first, seen = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
-    _refuse_drift(engine, first, meter)
+    first, seen = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us, named=plan.named)
+    _refuse_drift(engine, first, scope, meter, named=plan.named)
     doomed = spare(wanted, first.lines)
     failpoints.hit("cleanup.judged")
     engine.durable.before_deleting()
     boundaries = raise_boundaries(engine, plan, seen, doomed, run, actor, meter)
     give_up_lines(engine, plan, seen, run, actor, meter)
     failpoints.hit("cleanup.bounded")
-    second, _ = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us)
+    second, _ = _plan(engine, plan.policy, plan.branches, meter, record.ahead_us, named=plan.named)
     doomed = spare(doomed, second.lines)
     orphans = _still(plan.orphans, first.orphans, second.orphans)
     expired = [one for one in seen.staging if one.expired and one.id in plan.expired_staging]
@@ -201,7 +217,7 @@ def _tend_names(engine: Engine, lines: GraphLines, actor: str | None, meter: Met
     return []
 
 
-def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
+def _recover_first(engine: Engine, scope: Sequence[ManifestLine], meter: Meter, *, named: bool) -> None:
     """End what was left behind for longer than the grace, by the store's clock, and heal drift that no operation claims."""
     grace_us = engine.timing.grace_s * 1_000_000
     now_us = engine.clock.now_us()
@@ -213,8 +229,12 @@ def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
                 ours = intent.owner == engine.owner and not owner_gone(engine, intent)
                 gone = owner_gone(engine, intent) or (not ours and now_us - entry.modified_us > grace_us)
                 recover_one(engine, intent, gone=gone, meter=meter)
-        for branch in plan.branches:
-            heal(engine, branch, owned_keys(engine.latest(branch, meter).state), meter=meter)
+        for line in scope:
+
+            def healed(branch: BranchName) -> None:
+                heal(engine, branch, owned_keys(engine.latest(branch, meter).state), meter=meter)
+
+            while_there(engine, line.branch, healed, meter, named=named)
     except Corruption as error:
         raise Refused(
             f"an interrupted write cannot be ended, so nothing is deleted: {error.message}",
@@ -223,11 +243,20 @@ def _recover_first(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
         ) from error
 
 
-def _refuse_drift(engine: Engine, plan: CleanupPlan, meter: Meter) -> None:
+def _refuse_drift(
+    engine: Engine, plan: CleanupPlan, scope: Sequence[ManifestLine], meter: Meter, *, named: bool
+) -> None:
     """Drift that even a look at what is going on now does not explain."""
-    for branch in plan.branches if plan.drifting else ():
-        own = set(plan.drifting) & set(owned_keys(engine.latest(branch, meter).state))
-        drifting = find_drift(engine, branch, own, meter=meter)[1] if own else {}
+
+    def drift_of(branch: BranchName) -> dict[str, TableDrift]:
+        held = engine.latest(branch, meter)
+        if held.state.head.closed is not None:
+            raise engine.gone(branch.name, layout.branch_ref(branch.identity), meter)
+        own = set(plan.drifting) & set(owned_keys(held.state))
+        return find_drift(engine, branch, own, meter=meter)[1] if own else {}
+
+    for line in scope if plan.drifting else ():
+        drifting = while_there(engine, line.branch, drift_of, meter, named=named) or {}
         unexplained = [key for key, drift in drifting.items() if drift.state.value != "busy"]
         if unexplained:
             raise Refused(

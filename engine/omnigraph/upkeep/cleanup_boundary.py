@@ -10,6 +10,7 @@ from functools import partial
 
 from omnigraph.commit.advance import ONE_ROW, GaveUp, Terms, edit_head
 from omnigraph.commit.engine import Branch, Engine
+from omnigraph.commit.lines import while_there
 from omnigraph.commit.plan import BranchName
 from omnigraph.core.errors import Conflict
 from omnigraph.core.meter import Meter
@@ -32,7 +33,8 @@ def raise_boundaries(
 ) -> dict[str, int]:
     """Durable, and read back, before anything is deleted. Repeated in the head row, where a lost mark is noticed.
 
-    By the identity of each line: a name that was looked at may stand for another branch by now, or have done so in the plan."""
+    By the identity of each line: a name that was looked at may stand for another branch by now, or have done so in the plan. The line
+    of a branch that was deleted meanwhile takes no change of its head any more; the boundary itself is what counts."""
     found: dict[str, int] = {}
     if not any(line.doomed for line in doomed.values()):
         return found
@@ -43,15 +45,22 @@ def raise_boundaries(
         branch = BranchName(view.branch, state.identity)
         # Never above what the caller was shown, and never above what is right now.
         target = min(plan.boundaries.get(view.branch, 0), view.oldest.manifest_version - 1)
-        repeated = engine.latest(branch, meter).state.head.boundary
-        before = engine.boundary.value(state.identity, repeated=repeated, meter=meter)
+        newest = while_there(engine, branch, lambda line: engine.latest(line, meter), meter, named=plan.named)
+        if newest is None:
+            continue  # another cleanup has given the line up
+        before = engine.boundary.value(state.identity, repeated=newest.state.head.boundary, meter=meter)
         if target > before:
             note = boundary_note(run, actor, engine.clock.now_us(), plan.policy.text, view.oldest.commit_id)
             engine.boundary.raise_to(state.identity, target, note, meter=meter)
         reached = engine.boundary.value(state.identity, repeated=max(before, target), meter=meter)
-        change_head(engine, branch, partial(_with_boundary, reached), meter)
+        edit = partial(_with_boundary, reached)
+        while_there(engine, branch, partial(_edit, engine, edit, meter), meter, named=plan.named)
         found[view.branch] = reached
     return found
+
+
+def _edit(engine: Engine, edit: Callable[[Head], Head], meter: Meter, branch: BranchName) -> None:
+    change_head(engine, branch, edit, meter)
 
 
 def _with_boundary(reached: int, head: Head) -> Head:

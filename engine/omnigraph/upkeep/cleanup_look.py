@@ -10,18 +10,19 @@ but what others need of it. Reads only.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.intent import Intent
-from omnigraph.commit.lines import GraphLines, ManifestLine, read_lines, unresolved
+from omnigraph.commit.lines import GraphLines, ManifestLine, is_given_up, read_lines, unresolved
 from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, Refused, UnsupportedStorage
 from omnigraph.core.meter import Meter
 from omnigraph.distributed.staging_record import RECORD_LIFE_S, Records
 from omnigraph.manifest.checkpoints import list_checkpoints
 from omnigraph.manifest.damage import facts_of
-from omnigraph.manifest.rows import CommitRow
+from omnigraph.manifest.rows import CommitRow, Pin
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.read.at import is_lost
@@ -77,9 +78,17 @@ class Look:
         return found
 
 
-def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us: int, meter: Meter) -> Look:
-    """One complete look. ``branches``: those to act upon; None for all. Raises ``Refused`` where anything could not be seen or
-    does not add up."""
+def look(
+    engine: Engine,
+    policy: Policy,
+    branches: Sequence[str] | None,
+    now_us: int,
+    meter: Meter,
+    *,
+    named: bool = True,
+) -> Look:
+    """One complete look. ``branches``: those to act upon; None for all. ``named``: that one of them is not there is ``NotFound``;
+    else it is passed over. Raises ``Refused`` where anything could not be seen or does not add up."""
     artefacts = list_artefacts(engine, meter)
     seen = _versions(engine, artefacts.datasets, artefacts.forks, meter)
     checkpoints, pinned = _checkpoints(engine, meter)
@@ -88,19 +97,18 @@ def look(engine: Engine, policy: Policy, branches: Sequence[str] | None, now_us:
     lines = look_at_lines(engine, intents, meter, artefacts.lines)
     seen |= _manifest_versions(engine, lines, meter)
     _check_clock(seen, now_us)
-    scope = lines.scope(branches)
-    acted = [_branch(engine, lines.named(branch), policy, seen, now_us, meter) for branch in scope]
+    scope = lines.scope(branches if branches is None or named else lines.left_of(branches))
+    named = named and branches is not None
+    of_scope = [lines.named(branch) for branch in scope]
+    acted = _views(engine, of_scope, partial(_branch, engine, policy, seen, now_us, meter), meter, named=named)
     whole = frozenset(scope) >= frozenset(lines.names)  # of a part of the branches nothing else is acted upon
     dead = _dead(lines, seen, policy, now_us) if whole else ()
-    others = [
-        _whole(engine, line, policy, seen, now_us, meter)
-        for line in lines.lines
-        if line.name not in frozenset(scope) and line not in dead
-    ]
+    rest = [line for line in lines.lines if line.name not in frozenset(scope) and line not in dead]
+    others = _views(engine, rest, partial(_whole, engine, policy, seen, now_us, meter), meter, named=False)
     views = [*acted, *others]
     pinned |= fork_points(engine, lines, dead, meter)
     states = [state for view in views for state in (view.held.state, view.then, *view.between)]
-    _check_present(seen, views)
+    _check_present(engine, seen, views, meter)
     needed = tuple(dead_lines(seen, [line.held.state for line in dead], intents, pinned))
     emptied = frozenset(line.ref for line in needed if not line.kept)
     gone: list[Place] = [(layout.MANIFEST, ref) for ref in sorted(ref for ref in emptied if ref is not None)]
@@ -263,27 +271,47 @@ def _dead(
     return tuple(found)
 
 
+def _views(
+    engine: Engine,
+    lines: Sequence[ManifestLine],
+    view: Callable[[ManifestLine], BranchView],
+    meter: Meter,
+    *,
+    named: bool,
+) -> list[BranchView]:
+    """What there is of these lines. One that another cleanup has given up since it was read keeps nothing; that it was only closed
+    says less, because of such a line snapshots may still be read."""
+    found = []
+    for line in lines:
+        try:
+            found.append(view(line))
+        except Refused:
+            if named or not is_given_up(engine, line.identity, meter):
+                raise
+    return found
+
+
 def _whole(
     engine: Engine,
-    line: ManifestLine,
     policy: Policy,
     seen: Mapping[Place, tuple[VersionFile, ...]],
     now_us: int,
     meter: Meter,
+    line: ManifestLine,
 ) -> BranchView:
     """A line that is not acted upon: every commit of it that is still there is a root."""
     everything = replace(policy, keep=sys.maxsize)
     why = "its branch was not named" if line.name is not None else "no name claims it"
-    return replace(_branch(engine, line, everything, seen, now_us, meter), kept_whole=why)
+    return replace(_branch(engine, everything, seen, now_us, meter, line), kept_whole=why)
 
 
 def _branch(
     engine: Engine,
-    line: ManifestLine,
     policy: Policy,
     seen: Mapping[Place, tuple[VersionFile, ...]],
     now_us: int,
     meter: Meter,
+    line: ManifestLine,
 ) -> BranchView:
     branch = line.label
     try:
@@ -344,18 +372,27 @@ def _between(engine: Engine, held: Held, then: State, rows: Sequence[CommitRow],
     return tuple(found)
 
 
-def _check_present(seen: Mapping[Place, tuple[VersionFile, ...]], views: Sequence[BranchView]) -> None:
-    """Every pin was there when it was listed: else the listing is not to be trusted."""
+def _check_present(
+    engine: Engine, seen: Mapping[Place, tuple[VersionFile, ...]], views: Sequence[BranchView], meter: Meter
+) -> None:
+    """Every pin is there. The tables were listed before the manifests were read, so what a write has made in between is looked for
+    again; what is in the listing stays all that is judged."""
     for view in views:
         for pin in view.then.tables.values():
             files = seen.get((pin.location, pin.ref), ())
-            if not any(file.version >= pin.version for file in files):
+            if not _reaches(files, pin) and not _reaches(
+                version_files(engine.store, TableRef(pin.location, pin.ref), meter), pin
+            ):
                 raise Refused(
                     f"version {pin.version} of {pin.key}, which commit {view.oldest.commit_id} names, is not there",
                     hint="run `omnigraph verify --deep`: it names what is gone; restore that from a backup, or keep fewer commits",
                     reason="missing-version",
                     table_key=pin.key,
                 )
+
+
+def _reaches(files: Sequence[VersionFile], pin: Pin) -> bool:
+    return any(file.version >= pin.version for file in files)
 
 
 # --- garbage ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from omnigraph.commit import exclusive
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
-from omnigraph.commit.lines import owned_keys, read_lines, unresolved
+from omnigraph.commit.lines import ManifestLine, owned_keys, read_lines, unresolved, while_there
+from omnigraph.commit.plan import BranchName
 from omnigraph.commit.recovery.drift import Drift, TableDrift, VersionAbove, heal
 from omnigraph.commit.recovery.evidence import owner_gone
 from omnigraph.commit.recovery.recover import Recovered, recover_or_leave
@@ -32,7 +33,8 @@ def recover(
 ) -> RecoveryReport:
     """End every pending intent. ``grace_s``: how long an intent whose owner may be alive is watched for a change before it
     is undone (None: what writers grant each other; 0: at once). ``branches``: those whose intents are ended and whose drift
-    is healed; None for all. An intent of a branch that is not there is left and reported."""
+    is healed; None for all that are there and are not deleted meanwhile. An intent of a branch that is not there is left and
+    reported."""
     meter = meter or Meter()
     grace_s = check_grace(engine, grace_s)
     recovered: list[Recovered] = []
@@ -42,8 +44,8 @@ def recover(
     read = [(op, engine.intents.read(op, meter)) for op, _stamp in engine.pending(meter)]
     intents = {op: intent for op, intent in read if intent is not None}
     lines = read_lines(engine, meter)
-    scope = lines.scope(branches)
-    named = {lines.named(branch).identity for branch in scope}
+    scope = [lines.named(branch) for branch in lines.scope(branches)]
+    named = {line.identity for line in scope}
     away = set() if branches is None else {line.identity for line in lines.lines} - named
     strange = unresolved(engine, intents.values(), lines, meter)
     left += strange
@@ -64,9 +66,9 @@ def recover(
     left += alive
     left += [one.op for one in recovered if one.file_left]
     drift = {
-        (branch, key): one
-        for branch in scope
-        for key, one in heal(engine, branch, owned_keys(engine.latest(branch, meter).state), meter=meter).items()
+        (line.identity, key): one
+        for line in scope
+        for key, one in _healed(engine, line, meter, named=branches is not None).items()
     }
     return RecoveryReport(
         tuple(map(_recovered, recovered)),
@@ -79,6 +81,15 @@ def recover(
         ),
         exclusive.clear_dead(engine, meter),
     )
+
+
+def _healed(engine: Engine, line: ManifestLine, meter: Meter, *, named: bool) -> dict[str, TableDrift]:
+    """Drift of the tables that this branch owns now; nothing where it was deleted since the lines were read."""
+
+    def act(branch: BranchName) -> dict[str, TableDrift]:
+        return heal(engine, branch, owned_keys(engine.latest(branch, meter).state), meter=meter)
+
+    return while_there(engine, line.branch, act, meter, named=named) or {}
 
 
 def _watch(

@@ -7,10 +7,12 @@ intent does not read; such an intent is moved aside, not deleted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from omnigraph.commit.engine import Engine
-from omnigraph.commit.lines import owned_keys, read_lines
+from omnigraph.commit.lines import owned_keys, read_lines, while_there
+from omnigraph.commit.plan import BranchName
 from omnigraph.commit.recovery.drift import Drift, TableDrift, find_drift, heal
 from omnigraph.core.errors import Corruption, InvalidInput, Refused
 from omnigraph.core.meter import Meter
@@ -51,20 +53,23 @@ def repair(
             intents=list(unreadable),
         )
     lines = read_lines(engine, meter)
-    own = {branch: owned_keys(lines.named(branch).held.state) for branch in lines.scope(branches)}
-    before = {
-        (branch, key): drift
-        for branch, keys in own.items()
-        for key, drift in find_drift(engine, branch, keys, pass_over_unreadable=True, meter=meter)[1].items()
-    }
+    own = {line.branch: owned_keys(line.held.state) for line in map(lines.named, lines.scope(branches))}
+    there = partial(while_there, engine, meter=meter, named=branches is not None)
+
+    def look(branch: BranchName) -> dict[str, TableDrift]:
+        return find_drift(engine, branch, own[branch], pass_over_unreadable=True, meter=meter)[1]
+
+    def put_back(branch: BranchName) -> dict[str, TableDrift]:
+        return heal(engine, branch, own[branch], unreadable=force, meter=meter)
+
+    before = {(branch.name, key): drift for branch in own for key, drift in (there(branch, look) or {}).items()}
     if not confirm:
         tables = tuple(_preview(drift, bool(unreadable)) for drift in before.values())
         return RepairReport(engine.uri, confirm, force, tables, unreadable, (), torn)
     quarantined = tuple(_quarantine(engine, key, meter) for key in unreadable)
     after: dict[tuple[str, str], TableDrift] = {}
-    for branch, keys in own.items():
-        healed = heal(engine, branch, keys, unreadable=force, meter=meter)
-        after.update({(branch, key): drift for key, drift in healed.items()})
+    for branch in own:
+        after.update({(branch.name, key): drift for key, drift in (there(branch, put_back) or {}).items()})
     tables = tuple(_done(before.get(key, drift), drift) for key, drift in sorted(after.items()))
     return RepairReport(engine.uri, confirm, force, tables, unreadable, quarantined, torn)
 

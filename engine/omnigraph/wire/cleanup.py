@@ -97,7 +97,8 @@ class CleanupPlan(Model):
     """What would be deleted, and what keeps the rest. Running it deletes nothing beyond it. ``oldest``: by branch, the
     oldest commit that stays; ``boundaries``: by branch, the boundary that it will have; ``expired_staging``: staging records
     of batches that were not loaded for a day; ``retained``: what was dropped from the schema and is kept all the same;
-    a run deletes the versions in ``lines`` and the files in ``unfinished_files``."""
+    a run deletes the versions in ``lines`` and the files in ``unfinished_files``, and passes over branches that were deleted since,
+    unless they were ``named``."""
 
     derived: ClassVar[tuple[str, ...]] = ("versions", "unfinished")
 
@@ -114,6 +115,7 @@ class CleanupPlan(Model):
     retained: tuple[RetainedProperty, ...] = ()
     lines: tuple[Any, ...] = field(default=(), repr=False, metadata=INSIDE)
     unfinished_files: tuple[Any, ...] = field(default=(), repr=False, metadata=INSIDE)
+    named: bool = field(default=False, repr=False, metadata=INSIDE)
 
     @property
     def versions(self) -> Count:

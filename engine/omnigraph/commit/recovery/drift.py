@@ -170,7 +170,8 @@ def heal(
     pass_over_unreadable: bool = False,
     meter: Meter,
 ) -> dict[str, TableDrift]:
-    """Restore and publish every drifting table that no pending operation claims.
+    """Restore and publish every drifting table that no pending operation claims. Raises ``NotFound`` where the branch was deleted:
+    no table is put back for it.
 
     ``own_ops``: operations whose effects the caller itself gives up. ``unreadable``: heal also where a transaction does not
     read. That is right wherever every intent reads, because a version that cannot be read belongs to no plan.
@@ -206,6 +207,7 @@ class _Healing:
 
     def propose(self, held: Held) -> Swap | Answer[None] | LookAgain:
         """Restore what drifts on the newest state, and move the pins of what was restored."""
+        self._refuse_closed(held)
         held, self.found = find_drift(
             self.engine,
             self.branch,
@@ -218,6 +220,7 @@ class _Healing:
         mine = {key: drift for key, drift in self.found.items() if self._is_ours(drift)}
         if not mine:
             return Answer(None)
+        self._refuse_closed(held)
         if self._clear_torn(held, mine):
             return LookAgain()
         op = new_ulid(self.engine.clock)
@@ -230,6 +233,12 @@ class _Healing:
             return LookAgain(pause=True)
         pins = {key: achieved_pin(held.state.tables[key], handle) for key, (_, handle) in self._standing.items()}
         return Swap(Change(pins=pins), {OP: op}, base=held)
+
+    def _refuse_closed(self, held: Held) -> None:
+        """Nothing is swapped onto the last state of a deleted branch, so nothing is restored for it either."""
+        head = held.state.head
+        if head.closed is not None and held.state.ref is not None:
+            raise self.engine.gone(head.name, held.state.ref, self.meter)
 
     def _clear_torn(self, held: Held, mine: Mapping[str, TableDrift]) -> bool:
         """Move aside what a power cut has torn above the pins: Lance restores nothing on top of it."""
