@@ -24,6 +24,12 @@ from omnigraph.write.base.changes import TypeChange
 from omnigraph.write.base.violations import Violation
 
 SHOWN_MAX = 1000
+_SCHEMA_HINT = (
+    "make what is named alike on both branches, or rename it on one: change that one with `omnigraph schema apply --schema FILE "
+    "--branch NAME`, then merge again"
+)
+_NAME_HINT = "merge the source at a commit before it used the name again (at=…), then merge it once more"
+_LOSS_HINT = "let the drop stand with allow_data_loss=True (--allow-data-loss); what was changed of it goes with it"
 SIDES = ("base", "source", "target")
 _KINDS: Mapping[str, ConflictKind] = {
     v.ORPHAN: "orphan_edge",
@@ -36,11 +42,13 @@ _KINDS: Mapping[str, ConflictKind] = {
 
 @dataclass
 class Conflicts:
-    """Collected over all tables of a merge. ``records``: of each side, its rows that are in conflict, as lines of a load."""
+    """Collected over all tables of a merge. ``records``: of each side, its rows that are in conflict, as lines of a load.
+    ``way_out``: what to do where the rows are not what disagrees."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     by_kind: Counter[str] = field(default_factory=Counter)
     records: dict[str, list[str]] = field(default_factory=lambda: {side: [] for side in SIDES})
+    way_out: str | None = None
 
     def __bool__(self) -> bool:
         return bool(self.by_kind)
@@ -61,21 +69,21 @@ class Conflicts:
 
     def add_schema(self, found: Iterable[SchemaConflict]) -> None:
         for one in found:
+            self.way_out = _SCHEMA_HINT
             self.add(
                 "divergent_schema", one.type, None, one.prop, one.base, one.source, one.target, element=one.element
             )
 
     def add_names(self, types: Iterable[str]) -> None:
         for name in types:
-            said = (
-                f"{name} is another type in the target, whose name the source has taken: merge the source at a commit "
-                "before it used the name again, then merge it once more"
-            )
+            self.way_out = _NAME_HINT
+            said = f"{name} is another type in the target, whose name the source has taken"
             self.add("divergent_schema", name, None, None, None, None, None, message=said)
 
     def add_losses(self, losses: Losses) -> None:
         """One side changed rows of what the other one dropped."""
         for loss in losses.found:
+            self.way_out = _LOSS_HINT
             facts = {loss.side: {"rows": loss.rows, "ids": list(loss.sample)}}
             prop = None if loss.prop is None else loss.prop.name
             said = f"{count_text(loss.rows, 'row')} were changed on one side and dropped on the other"
@@ -115,7 +123,7 @@ class Conflicts:
         said = first.get("message") or first.get("element") or ""
         return MergeConflict(
             f"{what}: {count_text(total, 'conflict')}, the first {first['kind']} at {where}{row}{said and f': {said}'}",
-            hint=hint,
+            hint=hint if self.way_out is None or any(self.records.values()) else self.way_out,
             conflicts=self.rows,
             total=total,
             by_kind=dict(sorted(self.by_kind.items())),

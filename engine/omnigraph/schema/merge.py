@@ -7,6 +7,7 @@ one element: it keeps the target's identity, and the source's under ``also``, so
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +23,8 @@ from omnigraph.schema.rules import interface_text
 
 AnyType = InterfaceType | NodeType | EdgeType
 _KINDS = ("interface", "node", "edge")
+_PLACE = re.compile(r",? ?(?:first at )?\(?line \d+, column \d+\)?")
+_DECLARED = re.compile(r"(?:interface|node|edge) (\w+)")
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,16 @@ class _Merge:
     def checked(self, draft: Catalog) -> Catalog | None:
         """The merged schema in its canonical order, if it is one: its elements may contradict each other although each was
         merged."""
+        if self.clashes(draft):
+            return None
         text = format_schema(draft)
         try:
             again = parse_schema(text)
         except SchemaInvalid as error:
-            self.conflicts.append(SchemaConflict("schema", None, f"the merged schema is not valid: {error.message}"))
+            # Of this text nobody has lines: the type is named instead.
+            said = _PLACE.sub("", error.message)
+            wrong = _type_at(text, int(error.facts.get("line", 0)))
+            self.conflicts.append(SchemaConflict(wrong, None, f"the merged schema is not valid: {said}"))
             return None
         for known in (self.target, self.source):
             if known.hash == again.hash:
@@ -118,6 +126,16 @@ class _Merge:
             self.conflicts.append(SchemaConflict("schema", None, f"two elements have the identity {twice}"))
             return None
         return catalog
+
+    def clashes(self, draft: Catalog) -> bool:
+        """Whether two types want one name: those of nodes and edges share theirs, in any case."""
+        seen: dict[str, AnyType] = {}
+        for declared in (*draft.nodes.values(), *draft.edges.values()):
+            name = declared.name.lower()
+            if seen.setdefault(name, declared) is not declared:
+                texts = [_text_of(side, name) for side in (self.base, self.source, self.target)]
+                self.report(None, declared, "name, which each side gave to another type", *texts)
+        return bool(self.conflicts)
 
     # --- what is one element ----------------------------------------------------------------------------------------
 
@@ -290,7 +308,9 @@ class _Merge:
 
     def report(self, owner: str | None, one: Any, element: str, *texts: str | None) -> None:
         type_, prop = (one.name, None) if owner is None else (owner, one.name)
-        self.conflicts.append(SchemaConflict(type_, prop, element, *texts))
+        found = SchemaConflict(type_, prop, element, *texts)
+        if found not in self.conflicts:  # properties are matched twice: for their identities, and for their type
+            self.conflicts.append(found)
 
 
 # --- values -------------------------------------------------------------------------------------------------------------
@@ -368,6 +388,18 @@ def _text(one: Any) -> str:
     if isinstance(one, Property):
         return format_property(one)
     return interface_text(one) if isinstance(one, InterfaceType) else format_type(one)
+
+
+def _text_of(side: Catalog, name: str) -> str | None:
+    """What the type says that has this name on a side, in whatever case."""
+    found = (one for one in (*side.nodes.values(), *side.edges.values()) if one.name.lower() == name)
+    return next(map(_text, found), None)
+
+
+def _type_at(text: str, line: int) -> str:
+    """The type in which a line of a schema lies."""
+    above = (_DECLARED.match(one) for one in reversed(text.splitlines()[:line]))
+    return next((one[1] for one in above if one is not None), "schema")
 
 
 def _element(key: Hashable) -> str:

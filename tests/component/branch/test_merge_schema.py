@@ -190,6 +190,56 @@ def test_schemas_that_disagree_are_a_conflict_before_any_row(graph: Graph) -> No
     assert (conflict["base"], conflict["source"], conflict["target"]) == ("city", "town", "place")
 
 
+def disagreement(graph: Graph) -> MergeConflict:
+    with pytest.raises(MergeConflict) as caught:
+        graph.branches.merge("b")
+    assert caught.value.by_kind == {"divergent_schema": len(caught.value.conflicts)}
+    return caught.value
+
+
+RANK = ("city: String?", "city: String? rank: I32?")
+LABEL = ("city: String?", "city: String? rank: String?")
+
+
+@pytest.mark.parametrize("way", ["made alike", "renamed", "dropped"])
+def test_a_property_that_both_added_differently_is_named_once_with_the_way_out(graph: Graph, way: str) -> None:
+    edited(graph, RANK, branch="b")
+    edited(graph, LABEL)
+    patch(graph, person("ann", rank=1), branch="b")
+    patch(graph, person("ann", rank="one"))
+    error = disagreement(graph)
+    [found] = error.conflicts
+    assert (found["type"], found["property"], found["element"]) == ("Person", "rank", "added by both sides")
+    assert (found["source"], found["target"]) == ("rank: I32?", "rank: String?")
+    assert "`omnigraph schema apply --schema FILE --branch NAME`, then merge again" in error.hint
+    assert "to_ndjson" not in error.hint and error.to_ndjson() == ""
+    if way == "renamed":
+        edited(graph, ("rank: I32?", 'place: I32? @rename_from("rank")'), branch="b")
+    else:
+        edited(graph, (" rank: I32?", ""), branch="b", allow_data_loss=True)
+    if way == "made alike":
+        edited(graph, LABEL, branch="b")
+        patch(graph, person("bob", rank="two"), branch="b")
+    graph.branches.merge("b")
+    people = content(graph)["node:Person"]
+    assert people["ann"]["rank"] == "one"
+    assert people["ann"].get("place") == (1 if way == "renamed" else None)
+    assert people["bob"]["rank"] == ("two" if way == "made alike" else None)
+
+
+@pytest.mark.parametrize("name", ["Lives2", "LIVES2"])
+def test_a_name_that_each_side_gave_to_another_kind_of_type_is_named(graph: Graph, name: str) -> None:
+    edited(graph, ("edge Knows", f"node {name} {{ k: String @key }}\nedge Knows"), branch="b")
+    edited(graph, ("edge Knows", "edge Lives2: Person -> Town\nedge Knows"))
+    [found] = (error := disagreement(graph)).conflicts
+    assert found["type"] == "Lives2" and "another type" in found["element"]
+    assert found["source"].startswith(f"node {name}") and found["target"].startswith("edge Lives2")
+    assert "line" not in error.message and "Lives2" in error.message
+    edited(graph, ("edge Lives2: Person -> Town", 'edge Dwells: Person -> Town @rename_from("Lives2")'))
+    graph.branches.merge("b")
+    assert {f"node:{name}", "edge:Dwells"} <= content(graph).keys()
+
+
 @pytest.mark.parametrize("what", ["property", "type"])
 @pytest.mark.parametrize("dropper", ["b", "main"])
 def test_what_one_side_dropped_and_the_other_changed_is_a_loss(graph: Graph, what: str, dropper: str) -> None:
@@ -207,6 +257,7 @@ def test_what_one_side_dropped_and_the_other_changed_is_a_loss(graph: Graph, wha
     [conflict] = refused.value.conflicts
     assert conflict["kind"] == "drop_vs_update" and (conflict["type"], conflict["property"]) == lost
     assert conflict["source" if dropper == "main" else "target"]["rows"] == expected
+    assert "let the drop stand with allow_data_loss=True" in refused.value.hint
     graph.branches.merge("b", allow_data_loss=True)
     if what == "property":
         assert "city" not in content(graph)["node:Person"]["ann"] and "eve" in content(graph)["node:Person"]

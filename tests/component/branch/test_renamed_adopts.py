@@ -95,6 +95,7 @@ def test_the_old_name_is_used_again_for_another_type(graph: Graph, adopts_first:
     with pytest.raises(og.errors.MergeConflict) as caught:  # one plan cannot free the name and give it away
         graph.branches.merge("b", deadline_s=5)
     assert [(one["kind"], one["type"]) for one in caught.value.conflicts] == [("divergent_schema", "Town")]
+    assert "merge the source at a commit before it used the name again" in caught.value.hint
     graph.branches.merge("b", at=before)
     graph.branches.merge("b")
     assert content(graph) == content(graph, branch="b")

@@ -104,6 +104,16 @@ def _reclaimed() -> Words:
     return ("snapshot", GRAPH, "--at", first)
 
 
+def _schemas_disagree() -> Words:
+    text = Path("social.pg").read_text()
+    with og.open(GRAPH) as graph:
+        graph.branches.create("review")
+        for branch, kind in (("review", "I64"), ("main", "String")):
+            graph.schema.apply(text.replace("age: I32?", f"age: I32? v: {kind}?"), branch=branch)
+    Path("review.pg").write_text(text.replace("age: I32?", 'age: I32? count: I64? @rename_from("v")'))
+    return ("branch", "merge", GRAPH, "review")
+
+
 def _key_taken() -> Words:
     with og.open(GRAPH) as graph:
         graph.load(ADA, mode="merge", idempotency_key="monday")
@@ -152,6 +162,13 @@ NAMES = (
         3,
         ("review",),
         then=after("branch", "merge", GRAPH, "review"),
+    ),
+    Situation(
+        "branch/conflicts.py",
+        "`omnigraph schema apply --schema FILE",
+        _schemas_disagree,
+        4,
+        fills={"FILE": "review.pg", "NAME": "review"},
     ),
     Situation(
         "branch/undo.py",

@@ -133,7 +133,8 @@ def run_merge(
     except MergeConflict as conflict:
         if conflicts_to is not None:
             _kept_for_a_load(conflict, conflicts_to)
-        conflict.hint = _way_out(call, into, conflicts_to)
+        if any(conflict.facts["records"].values()):  # else there is nothing that a load could take
+            conflict.hint = _way_out(call, into, conflicts_to)
         raise
     return Answer(done, lambda screen: _show(screen, done))
 
