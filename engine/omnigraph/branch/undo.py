@@ -21,7 +21,7 @@ from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Prepared, Request
 from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core import documents
-from omnigraph.core.errors import InvalidInput, Refused
+from omnigraph.core.errors import InvalidInput, NotFound, Reclaimed, Refused
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.ancestry import Place
@@ -31,7 +31,7 @@ from omnigraph.options import CommitOptions
 from omnigraph.read.at import not_served, opened
 from omnigraph.read.lifts import NO_FILLS, Fills, read_fills
 from omnigraph.read.place_names import At, place_text, read_commit_name
-from omnigraph.read.places import commit_named, find_place
+from omnigraph.read.places import branch_with, commit_named, find_place
 from omnigraph.read.states import View
 from omnigraph.wire.receipt import Receipt
 from omnigraph.wire.undo import UndoPlan
@@ -140,7 +140,7 @@ def _plan(engine: Engine, kind: str, options: CommitOptions, prepare: Prepare) -
 
 
 def _revert(txn: Txn, options: RevertOptions) -> Undone:
-    row = commit_named(txn.engine, txn.held, options.commit_id, txn.meter)
+    row = _to_take_back(txn, options)
     if row.kind == "init":
         raise InvalidInput(
             f"commit {row.commit_id} made the graph; there is nothing before it",
@@ -173,6 +173,23 @@ def _revert(txn: Txn, options: RevertOptions) -> Undone:
         only=only,
     )
     return Undone(_merged(txn, task), tuple(one.commit_id for one in undone))
+
+
+def _to_take_back(txn: Txn, options: RevertOptions) -> CommitRow:
+    """The commit in the history of the branch. Where it is on another one, the error says on which."""
+    try:
+        return commit_named(txn.engine, txn.held, options.commit_id, txn.meter)
+    except NotFound as error:
+        found = branch_with(txn.engine, options.commit_id, txn.meter)
+        if found is None or found[0] == txn.state.head.name:
+            raise
+        branch, commit_id = found
+        raise NotFound(
+            f"commit {commit_id} is of branch {branch}: it is not in the history of {txn.state.head.name}",
+            hint=f"revert it on {branch}, with branch={branch!r} (--branch {branch})",
+            commit_id=commit_id,
+            branch=branch,
+        ) from error
 
 
 def _members(after: Held, row: CommitRow) -> tuple[CommitRow, ...]:
@@ -215,7 +232,12 @@ class _Chosen:
 
     def of(self, txn: Txn, at: At) -> Held:
         if self.held is None:
-            self.held = find_place(txn.engine, at, branch=txn.branch, meter=txn.meter).held
+            try:
+                self.held = find_place(txn.engine, at, branch=txn.branch, meter=txn.meter).held
+            except Reclaimed as error:
+                oldest = error.facts.get("oldest")
+                which = "" if oldest is None else f", the oldest of which is {oldest}"
+                raise _gone(error, f"restore to a checkpoint or to a commit that is left{which}") from error
         return self.held
 
 
@@ -263,7 +285,15 @@ def _open(txn: Txn, row: CommitRow, version: int, head: str) -> Held:
     found = opened(txn.engine, Place(row.ref, version, head), txn.meter)
     if isinstance(found, Held) and head in (found.state.head.commit_id, *found.state.commits_of_version()):
         return found
-    raise not_served(txn.engine, Place(row.ref, version, row.commit_id), txn.held, found, txn.meter)
+    error = not_served(txn.engine, Place(row.ref, version, row.commit_id), txn.held, found, txn.meter)
+    if isinstance(error, Reclaimed):
+        raise _gone(error, "correct the rows with a load or a mutation: what they were before is not known any more")
+    raise error
+
+
+def _gone(error: Reclaimed, hint: str) -> Reclaimed:
+    """A state that an undo needs was cleaned up. A snapshot, which readers are told to take, takes nothing back."""
+    return Reclaimed(error.message, hint=hint, **error.facts)
 
 
 def _schema_differs(txn: Txn, old: Held, what: str) -> Refused:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.commit import parents
 from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.lines import read_lines
 from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import InvalidInput, NotFound
 from omnigraph.core.meter import Meter
@@ -81,6 +82,18 @@ def commit_named(engine: Engine, held: Held, given: object, meter: Meter) -> Com
     name = read_commit_name(given)
     found = name.value if name.is_commit_id else _begun(engine, held, name, held.state.head.name, meter)
     return commit_row(engine, held, found, meter)
+
+
+def branch_with(engine: Engine, given: object, meter: Meter) -> tuple[str, str] | None:
+    """The branch that is there on whose own line a commit is, and the id of it. None: no such branch has it."""
+    name = read_commit_name(given)
+    for line in read_lines(engine, meter).lines:
+        found = {name.value} if name.is_commit_id else set(engine.history.starting(line.held, name.value, meter))
+        rows = (engine.history.find(line.held, one, meter=meter) for one in found)
+        own = [row.commit_id for row in rows if isinstance(row, CommitRow)]
+        if line.name is not None and len(own) == 1:
+            return line.name, own[0]
+    return None
 
 
 # --- commits ------------------------------------------------------------------------------------------------------------

@@ -175,13 +175,56 @@ def test_what_cannot_be_reverted_is_refused(graph: Graph) -> None:
         graph.revert("01ARZ3NDEKTSV4RRFFQ69G5FAV")
 
 
+@pytest.mark.parametrize("length", [26, 20])
+@pytest.mark.parametrize(("of", "on"), [("b", "main"), ("main", "b")])
+def test_a_commit_of_another_branch_is_named_with_its_branch(graph: Graph, of: str, on: str, length: int) -> None:
+    graph.branches.create("b")
+    graph.branches.create("c")
+    graph.load([person("cleo")], mode="append", branch="c")
+    bad = str(graph.load([person("dora")], mode="append", branch=of).commit_id)
+    for dry_run in (True, False):
+        with pytest.raises(NotFound) as caught:
+            graph.revert(bad[:length], branch=on, dry_run=dry_run)
+        assert f"of branch {of}" in caught.value.message and f"history of {on}" in caught.value.message
+        assert f"revert it on {of}, with branch={of!r} (--branch {of})" == caught.value.hint
+        assert (caught.value.facts["branch"], caught.value.facts["commit_id"]) == (of, bad)
+    graph.revert(bad[:length], branch=of)
+    assert "dora" not in content(graph, branch=of)["node:Person"]
+    graph.branches.delete("b")
+    if of == "b":
+        with pytest.raises(NotFound) as caught:
+            graph.revert(bad)
+        assert "branch" not in caught.value.facts
+
+
 def test_a_state_that_cleanup_took_is_not_guessed(graph: Graph) -> None:
+    """The hints of readers, who take another snapshot, take nothing back."""
     bad = load(graph, person("dora"))
     for age in range(3):
         load(graph, person("ann", age=age))
     graph.cleanup(keep=1, min_age="0s", confirm=True)
-    with pytest.raises(Reclaimed):
+    with pytest.raises(Reclaimed) as caught:
         graph.revert(bad)
+    assert caught.value.hint.startswith("correct the rows with a load or a mutation")
+    assert caught.value.facts["commit_id"] == bad and caught.value.facts["oldest"]
+    graph.mutate('query q() { delete Person where name = "dora" }')
+    assert "dora" not in content(graph)["node:Person"]
+
+
+def test_a_state_that_cleanup_took_is_not_restored_and_one_that_is_left_is(graph: Graph) -> None:
+    start = graph.checkpoints.create("start").commit_id
+    gone = load(graph, person("dora"))
+    load(graph, person("ann", age=7))
+    left = load(graph, person("ann", age=8))
+    graph.cleanup(keep=1, min_age="0s", confirm=True)
+    load(graph, person("ann", age=9))
+    with pytest.raises(Reclaimed) as caught:
+        graph.restore(gone)
+    assert caught.value.hint == f"restore to a checkpoint or to a commit that is left, the oldest of which is {start}"
+    graph.restore(left)
+    assert content(graph)["node:Person"]["ann"]["age"] == 8
+    graph.restore("start")
+    assert content(graph)["node:Person"]["ann"]["age"] == 30
 
 
 def test_a_version_that_a_cleanup_may_be_deleting_is_not_put_back(graph: Graph) -> None:
