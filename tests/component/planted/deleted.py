@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,11 @@ import pytest
 
 import omnigraph as og
 from omnigraph.commit import lines as graph_lines
+from omnigraph.commit.decide import Decision, Evidence, Line, decide
 from omnigraph.commit.recovery import drift
-from omnigraph.core.errors import OmnigraphError
+from omnigraph.commit.recovery import recover as recovery
+from omnigraph.core import failpoints
+from omnigraph.core.errors import OmnigraphError, OutcomeUnknown
 from omnigraph.store import layout
 from omnigraph.table.dataset import TableRef
 from omnigraph.upkeep import cleanup_look
@@ -91,7 +95,29 @@ def a_branch_with_drift_is_deleted(engines: Engines) -> list[str]:
     return [] if newest == above else [f"version {newest} was made for a deleted branch"]
 
 
+def a_published_plan_is_left_by_a_deleted_branch(engines: Engines) -> list[str]:
+    """Its owner died before it deleted the intent, and somebody else the branch."""
+    graph = made(engines)
+    with failpoints.armed("publish.after_swap", "raise"), contextlib.suppress(OutcomeUnknown):
+        graph.load(people("late"), mode="append", branch="x", actor="ada")
+    failpoints.disarm()
+    graph.branches.delete("x")
+    with og.open(graph.uri) as fresh:
+        fresh.recover(grace_s=0)
+        found = [one.how for one in fresh.recoveries()]
+    return [] if found == ["RolledForward"] else [f"what was published is on record as {found}"]
+
+
+def closed_before_its_record(evidence: Evidence, **facts: Any) -> Decision:
+    if evidence.line is Line.CLOSED and not evidence.ticket:
+        return Decision.DISCARD
+    return decide(evidence, **facts)
+
+
 DEFECTS = {
+    "a closed branch is looked at before the plan's own record": Defect(
+        a_published_plan_is_left_by_a_deleted_branch, setting(recovery, "decide", closed_before_its_record)
+    ),
     "a line that does not read is taken for a deleted one": Defect(
         a_line_is_torn_while_recovery_reads, setting(graph_lines, "was_deleted", lambda *_: True)
     ),
