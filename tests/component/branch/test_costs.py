@@ -80,6 +80,10 @@ class Store:
         assert found[0].storage.requests == cost.requests
         return cost.detail
 
+    def asked(self, act: Callable[[], Any]) -> Counts:
+        """What a call sends that has no receipt."""
+        return measured(self._proxy, act).detail
+
 
 @pytest.fixture
 def store(
@@ -130,6 +134,50 @@ def test_the_first_write_of_a_table_costs_a_fork(store: Store) -> None:
     assert total(found["branch, first write of another table"]) <= on_main + 5
     assert total(found["branch, second write"]) <= on_main + 2  # it reads the ids that the fork brought along, once
     assert total(found["branch beside twenty"]) == on_main
+
+
+def test_deleting_a_branch_costs_the_same_whatever_the_number_of_tables(store: Store) -> None:
+    """By a handle that knows nothing of the branch; it has written to main, because the first creation of a key asks the store
+    besides whether it refuses a second one."""
+    with checked("delete") as found:
+        for tables in (5, 50):
+            for wrote in (False, True):
+                with store.graph(tables, []) as graph:
+                    graph.branches.create("b")
+                    if wrote:
+                        one(graph, "T0", "b", "b")()
+                    name = f"{tables} tables, {'written' if wrote else 'as made'}"
+                    with og.open(graph.uri) as cold:
+                        one(cold, "T0", "a")()
+                        found[name] = store.asked(lambda: cold.branches.delete("b"))
+    assert all(total(counts) <= 12 for counts in found.values())
+    assert found["5 tables, written"] == found["50 tables, written"]
+    assert found["5 tables, as made"] == found["50 tables, as made"]
+
+
+def test_listing_branches_costs_one_listing_and_a_look_at_each_name(store: Store) -> None:
+    """Names of deleted branches count; what an entry says never changes, so it is read once. Beside that main is looked at."""
+    with checked("list") as found, store.graph(5, []) as graph:
+        for number in range(9):
+            graph.branches.create(f"b{number}")
+        graph.branches.delete("b0")
+        with og.open(graph.uri) as cold:
+            found["ten names, cold"] = store.asked(lambda: cold.branches.list())
+            found["ten names, again"] = store.asked(lambda: cold.branches.list())
+    assert (found["ten names, cold"]["other list"], found["ten names, cold"]["other get"]) == (1, 10)
+    assert total(found["ten names, again"]) == total(found["ten names, cold"]) - 10
+
+
+def test_a_branch_is_opened_by_its_name(store: Store) -> None:
+    with checked("open") as found, store.graph(5, []) as graph:
+        found["main"] = store.asked(lambda: og.open(graph.uri, read_only=True).snapshot())
+        graph.branches.create("b")
+        with og.open(graph.uri, read_only=True) as cold:
+            found["branch, as made"] = store.asked(lambda: cold.snapshot("b"))
+        one(graph, "T0", "b", "b")()
+        with og.open(graph.uri, read_only=True) as cold:
+            found["branch, written"] = store.asked(lambda: cold.snapshot("b"))
+    assert total(found["branch, as made"]) == 5 and total(found["branch, written"]) == 7
 
 
 # --- merge and undo -----------------------------------------------------------------------------------------------------------
