@@ -88,6 +88,12 @@ Of a table whose rows the source wrote once, and that the target has not touched
 requests do not depend on the size of the table. Else it reads each of these rows as it was, too: spread over a million rows that is a range for
 each column of each on a local disk; an object store is asked for ranges less than 256 KiB apart at once. The time misses its bar: Lance's commit of an
 update goes through the row ids of the whole table, some 15 ms for a million of them, where the rest of a merge takes 20 ms.
+
+Three of the figures below need a word. The write on main is the first one of its handle to that table, which it has to open: that is 2 of its
+15 requests, and the next write sends 13 on a local disk and 11 to an object store. The hundred rows of a large table lie far apart: some four requests
+for each find its id in the index of ids (389 of the 612), and two read the columns that the patch leaves as they are (206); a table that is too small
+for that index is patched with 23. An undo opens the states before and after the commit, which costs the same for any number of tables; each further
+table adds 5 requests (`tests/golden/branches.json`), and that is what the bar of 10 a table is about.
 """,
     "feed": """\
 ## The change feed
