@@ -29,6 +29,9 @@ def test_one_name_is_made_and_deleted_by_four_processes(local_root: str, lives: 
 def test_one_table_is_forked_by_four_processes_at_once(local_root: str, rounds: int) -> None:
     """On four branches, and on one: every first write is there, and nothing of main has changed."""
     branches.start(local_root)
+    with branches.graphs.open(local_root) as graph:
+        for number in range(rounds):
+            graph.branches.create(f"all-{number}")
     workers = [Child(branches.fork, local_root, who, rounds) for who in FOUR]
     said = branches.together(local_root, workers, [], 2500)
     assert list(branches.faults(local_root, said, done=4)) == []

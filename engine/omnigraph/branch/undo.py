@@ -292,7 +292,7 @@ def _open(txn: Txn, row: CommitRow, version: int, head: str) -> Held:
 
 
 def _gone(error: Reclaimed, hint: str) -> Reclaimed:
-    """A state that an undo needs was cleaned up. A snapshot, which readers are told to take, takes nothing back."""
+    """A state that an undo needs was cleaned up. To take another snapshot, as a reader does, takes nothing back."""
     return Reclaimed(error.message, hint=hint, **error.facts)
 
 

@@ -111,7 +111,7 @@ class _Merge:
         try:
             again = parse_schema(text)
         except SchemaInvalid as error:
-            # Of this text nobody has lines: the type is named instead.
+            # This text is in no file, so its lines say nothing: the type is named instead.
             said = _PLACE.sub("", error.message)
             wrong = _type_at(text, int(error.facts.get("line", 0)))
             self.conflicts.append(SchemaConflict(wrong, None, f"the merged schema is not valid: {said}"))
@@ -130,7 +130,7 @@ class _Merge:
     def clashes(self, draft: Catalog) -> bool:
         """Whether two types want one name: those of nodes and edges share theirs, in any case."""
         seen: dict[str, AnyType] = {}
-        for declared in (*draft.nodes.values(), *draft.edges.values()):
+        for declared in _with_tables(draft):
             name = declared.name.lower()
             if seen.setdefault(name, declared) is not declared:
                 texts = [_text_of(side, name) for side in (self.base, self.source, self.target)]
@@ -392,8 +392,12 @@ def _text(one: Any) -> str:
 
 def _text_of(side: Catalog, name: str) -> str | None:
     """What the type says that has this name on a side, in whatever case."""
-    found = (one for one in (*side.nodes.values(), *side.edges.values()) if one.name.lower() == name)
-    return next(map(_text, found), None)
+    return next((_text(one) for one in _with_tables(side) if one.name.lower() == name), None)
+
+
+def _with_tables(side: Catalog) -> Iterator[NodeType | EdgeType]:
+    yield from side.nodes.values()
+    yield from side.edges.values()
 
 
 def _type_at(text: str, line: int) -> str:

@@ -1,4 +1,4 @@
-"""Upkeep of all branches, while somebody else makes and deletes some: those are passed over, by identity, and nothing else is."""
+"""Upkeep of all branches, while others make and delete some: those are passed over, by identity, and nothing else is."""
 
 from __future__ import annotations
 
