@@ -18,6 +18,7 @@ from omnigraph.core.errors import InvalidInput
 from omnigraph.core.limits import DEFAULT_LIMITS
 from omnigraph.core.modes import INPUT_MODES, InputMode, Mode
 from omnigraph.core.modes import MODES as MODES
+from omnigraph.core.shown import value_shown
 
 OnBadRow = Literal["fail", "quarantine"]
 OnMissingEndpoint = Literal["fail", "quarantine", "drop", "stub"]
@@ -43,7 +44,7 @@ class BadRowsMax:
         if bound is None:
             return
         if isinstance(bound, bool) or not isinstance(bound, int | float):
-            raise InvalidInput(f"bad_rows_max is a number of rows or a share below 1, got {_shown(bound)}")
+            raise InvalidInput(f"bad_rows_max is a number of rows or a share below 1, got {value_shown(bound)}")
         if bound < 0 or (isinstance(bound, float) and not bound < 1):
             raise InvalidInput(f"bad_rows_max is a number of rows from 0 on or a share below 1, got {bound!r}")
 
@@ -73,7 +74,7 @@ class CommitOptions:
     def __post_init__(self) -> None:
         check_text("branch", self.branch)
         if self.group is not None and not isinstance(self.group, bool):
-            raise InvalidInput(f"group is True, False or None, not {_shown(self.group)}")
+            raise InvalidInput(f"group is True, False or None, not {value_shown(self.group)}")
         check_actor(self.actor)
         for name in ("idempotency_key", "expect_head"):
             value = getattr(self, name)
@@ -162,13 +163,14 @@ def check_bounds(value: object) -> dict[str, int | float] | None:
         return None
     if not isinstance(value, Mapping) or not value:
         raise InvalidInput(
-            f"bounds is a mapping from checks to bounds, not {_shown(value)}", hint='for example {"endpoints": 0.1}'
+            f"bounds is a mapping from checks to bounds, not {value_shown(value)}",
+            hint='for example {"endpoints": 0.1}',
         )
     found: dict[str, int | float] = {}
     for name, bound in value.items():
         _check_choice("a check of bounds", name, CHECKS)
         if isinstance(bound, bool) or not isinstance(bound, int | float):
-            raise InvalidInput(f"the bound of {name} is a number of rows or a share, not {_shown(bound)}")
+            raise InvalidInput(f"the bound of {name} is a number of rows or a share, not {value_shown(bound)}")
         if not bound >= 0 or (isinstance(bound, float) and not bound <= 1):
             raise InvalidInput(
                 f"the bound of {name} must be a number of rows from 0 on or a share up to 1.0, not {bound!r}",
@@ -227,11 +229,11 @@ def check_switch(
     if isinstance(value, bool):
         return value
     if value is not None:
-        raise InvalidInput(f"{name} is True, False or None, not {_shown(value)}")
+        raise InvalidInput(f"{name} is True, False or None, not {value_shown(value)}")
     text = environment.get(variable, "")
     if text not in ("", "0", "1"):
         raise InvalidInput(
-            f"{variable} is 0 or 1, not {_shown(text)}", hint=f"set {variable}=0, set it to 1, or unset it"
+            f"{variable} is 0 or 1, not {value_shown(text)}", hint=f"set {variable}=0, set it to 1, or unset it"
         )
     return default if not text else text == "1"
 
@@ -239,17 +241,19 @@ def check_switch(
 def check_commit(value: object, environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether writes may share a swap with those of other processes, by ``commit={"combine": …}`` or the environment."""
     if value is not None and not isinstance(value, Mapping):
-        raise InvalidInput(f"commit is a mapping or None, not {_shown(value)}", hint='pass commit={"combine": True}')
+        raise InvalidInput(
+            f"commit is a mapping or None, not {value_shown(value)}", hint='pass commit={"combine": True}'
+        )
     given = {} if value is None else dict(value)
     unknown = sorted(str(name) for name in given if name != "combine")
     if unknown:
-        raise InvalidInput(f"commit has no member {_shown(unknown[0])}", hint='pass commit={"combine": True}')
+        raise InvalidInput(f"commit has no member {value_shown(unknown[0])}", hint='pass commit={"combine": True}')
     return check_switch("commit['combine']", given.get("combine"), COMBINE, default=False, environment=environment)
 
 
 def check_flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise InvalidInput(f"{name} is True or False, not {_shown(value)}", hint=f"pass {name} as a bool")
+        raise InvalidInput(f"{name} is True or False, not {value_shown(value)}", hint=f"pass {name} as a bool")
     return value
 
 
@@ -259,7 +263,8 @@ def check_rate(value: object, deep: object) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInput(
-            f"bytes_per_s is a whole number of bytes above 0, not {_shown(value)}", hint="50000000 is 50 MB a second"
+            f"bytes_per_s is a whole number of bytes above 0, not {value_shown(value)}",
+            hint="50000000 is 50 MB a second",
         )
     if deep is not True:
         raise InvalidInput("bytes_per_s has no effect without deep", hint="pass deep=True, or leave bytes_per_s out")
@@ -290,7 +295,7 @@ def _check_unicode(name: str, value: str) -> str:
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in choices:
-        raise InvalidInput(f"{name} must be one of {', '.join(choices)}, not {_shown(value)}")
+        raise InvalidInput(f"{name} must be one of {', '.join(choices)}, not {value_shown(value)}")
 
 
 def _check_path(name: str, value: object) -> None:
@@ -304,8 +309,3 @@ def _check_path(name: str, value: object) -> None:
 
 def _kind(value: object) -> str:
     return "None" if value is None else type(value).__name__
-
-
-def _shown(value: object) -> str:
-    """A wrong value, short and on one line."""
-    return repr(value)[:80]

@@ -47,7 +47,8 @@ def read(
     ``("age", "is null")``; or one pyarrow expression. Nothing is read before rows are asked for."""
     if not callable(getattr(spark, "range", None)):
         raise og.errors.InvalidInput(
-            f"not a Spark session: {str(spark)[:80]!r}", hint="take one from omnigraph_pipelines.spark.spark_session()"
+            f"not a Spark session: a {spark.__class__.__name__}",
+            hint="take one from omnigraph_pipelines.spark.spark_session()",
         )
     schema = snapshot.schema(type)
     where = filters if isinstance(filters, pc.Expression) else as_expression(filters, schema)

@@ -29,9 +29,10 @@ class OmnigraphError(Exception):
     default_hint: ClassVar[str] = "run `omnigraph doctor` and report this with its output"
 
     def __init__(self, message: str, *, hint: str | None = None, **facts: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint or self.default_hint
+        # A message repeats names that callers gave; with half of a surrogate pair in it, printing it would raise.
+        self.message = _printable(message)
+        super().__init__(self.message)
+        self.hint = _printable(hint or self.default_hint)
         self.facts: dict[str, Any] = facts
 
     def __getattr__(self, name: str) -> Any:
@@ -52,7 +53,7 @@ class OmnigraphError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         """The body of this error over any wire: plain JSON values, whatever the facts are."""
-        body: dict[str, Any] = {"error": _json_value(self.message), "code": self.code, "hint": _json_value(self.hint)}
+        body: dict[str, Any] = {"error": self.message, "code": self.code, "hint": self.hint}
         for name, value in self.facts.items():
             body.setdefault(name, _json_value(value))
         return body
@@ -72,6 +73,11 @@ def from_dict(body: Mapping[str, Any]) -> OmnigraphError:
     return _rebuild(kind, str(body.get("error", "")), str(body.get("hint") or kind.default_hint), facts)
 
 
+def _printable(text: str) -> str:
+    """The text, with what UTF-8 cannot hold written as an escape."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 def _json_value(value: Any) -> Any:
     """A fact as strict JSON in UTF-8 can hold it."""
     if isinstance(value, Enum):
@@ -81,7 +87,7 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(value)
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
+        return _printable(value)
     if isinstance(value, Mapping):
         return {_json_value(str(name)): _json_value(one) for name, one in value.items()}
     if isinstance(value, Set):
@@ -120,7 +126,7 @@ class QueryInvalid(InvalidInput):
     """A ``.gq`` text or its parameters. Facts: ``line``, ``column``, ``diagnostics`` where known."""
 
     code = "query-invalid"
-    default_hint = "run `omnigraph lint --query FILE` and correct what it names"
+    default_hint = "correct the query at the place named; `omnigraph lint --query FILE` checks a whole file"
 
 
 class LimitExceeded(InvalidInput):

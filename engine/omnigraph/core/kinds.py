@@ -25,6 +25,8 @@ _SHOWN_CHARS: Final = 80
 
 # Texts of a language: its own reader names the line of what is wrong.
 _LANGUAGES: Final = frozenset({"new", "query", "schema", "text"})
+# Records as a text: what is wrong with one is said of its line.
+_RECORDS: Final = "source"
 
 # Names for annotations that are no classes.
 _ALIASES: Final = {
@@ -176,6 +178,14 @@ def check_kind(name: str, value: object, kind: Kind) -> object:
             hint=f"pass {name} as {kind.what}",
             parameter=name,
         )
+    check_text(name, value)
+    if kind.item is not None and isinstance(value, Iterator):
+        return _items_checked(name, value, kind.item)
+    return value
+
+
+def check_text(name: str, value: object) -> None:
+    """Raise ``InvalidInput`` for a text that cannot be stored: no name and no row can have it."""
     if isinstance(value, str) and name not in _LANGUAGES and not value.isascii():
         try:
             value.encode()
@@ -185,14 +195,19 @@ def check_kind(name: str, value: object, kind: Kind) -> object:
                 hint="decode the text as UTF-8 before passing it",
                 parameter=name,
             ) from error
-    if kind.item is not None and isinstance(value, Iterator):
-        return _items_checked(name, value, kind.item)
-    return value
 
 
 def _items_checked(name: str, items: Iterable[object], kind: Kind) -> Iterator[object]:
     for item in items:
         yield check_kind(f"an item of {name}", item, kind)
+
+
+def _checked(name: str, value: object, kind: Kind | None) -> object:
+    if kind is not None:
+        return check_kind(name, value, kind)
+    if name != _RECORDS:
+        check_text(name, value)
+    return value
 
 
 def _shown(value: object) -> str:
@@ -221,12 +236,9 @@ def kinds_checked(function: _F) -> _F:
             known.update(parameters_of(function))
         given = list(args)
         for place, (name, kind) in enumerate(list(known.items())[: len(given)]):
-            if kind is not None:
-                given[place] = check_kind(name, given[place], kind)
+            given[place] = _checked(name, given[place], kind)
         for name, value in kwargs.items():
-            named = known.get(name)
-            if named is not None:
-                kwargs[name] = check_kind(name, value, named)
+            kwargs[name] = _checked(name, value, known.get(name))
         return function(*given, **kwargs)
 
     return call  # type: ignore[return-value]  # the same call, looked at before

@@ -26,6 +26,15 @@ def name_text(text: str, chars_max: int = 200) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:chars_max])
 
 
+def value_shown(value: object, chars_max: int = 80) -> str:
+    """The beginning of a wrong value as a message shows it, or its kind: what a caller passes may hold itself, be nested without
+    end, or fail at being shown."""
+    try:
+        return repr(value)[:chars_max]
+    except Exception:  # noqa: BLE001 - its own ``repr`` may raise anything, and the message is about something else
+        return f"a {type(value).__name__}"
+
+
 def bytes_text(n: int) -> str:
     """``1.4 MiB``."""
     size = float(n)

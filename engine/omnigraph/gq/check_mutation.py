@@ -6,8 +6,9 @@ schema is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
+from omnigraph.core.similar import did_you_mean
 from omnigraph.gq.check_values import Scope, check_value
 from omnigraph.gq.diagnostics import Report
 from omnigraph.gq.tree import (
@@ -28,6 +29,9 @@ from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Prop
 
 TEXT = PropType(ScalarKind.STRING)
 
+_NAMES_SHOWN = 20
+_IN_TABLES = {"src": "from", "dst": "to"}  # what the ends of an edge are called in columns
+
 MIXED_HINT = "split the query in two: run the inserts and updates first, then the deletes, as separate mutations"
 
 
@@ -44,7 +48,9 @@ def check_form(query: Query, report: Report) -> None:
 def check_statement(scope: Scope, statement: Statement, catalog: Catalog) -> None:
     found = find_type(catalog, statement.type_name)
     if found is None:
-        scope.report.error("T10", f"unknown type: {statement.type_name}", statement.at)
+        known = (*catalog.nodes, *catalog.edges)
+        hint = _meant(statement.type_name, known, "the schema has")
+        scope.report.error("T10", f"unknown type: {statement.type_name}", statement.at, hint=hint)
         return
     match statement:
         case Insert():
@@ -128,10 +134,19 @@ def _assigns(scope: Scope, assigns: Iterable[Assign], found: TableType, catalog:
 def find_property(scope: Scope, found: TableType, name: str, place: str, node: Assign | Predicate) -> Property | None:
     prop = found.by_name.get(name)
     if prop is None:
-        scope.report.error("T11", f"{found.name} has no property {name}", node.at)
+        ends = ("from", "to") if isinstance(found, EdgeType) else ()
+        hint = _meant(_IN_TABLES.get(name, name), (*ends, *found.by_name), f"{found.name} has")
+        scope.report.error("T11", f"{found.name} has no property {name}", node.at, hint=hint)
         if isinstance(node.value, Variable) and node.value.name in scope.params:
             scope.used.add(node.value.name)  # one mistake, one finding
     return prop
+
+
+def _meant(name: str, known: Collection[str], owner: str) -> str:
+    """The name that is nearest, else those that there are."""
+    shown = ", ".join(list(known)[:_NAMES_SHOWN])
+    more = f" and {len(known) - _NAMES_SHOWN} more" if len(known) > _NAMES_SHOWN else ""
+    return did_you_mean(name, known) or f"{owner} {shown or 'none'}{more}"
 
 
 # --- predicates ---------------------------------------------------------------------------------------------------------

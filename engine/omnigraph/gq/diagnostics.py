@@ -62,6 +62,7 @@ class Diagnostic:
     line: int
     column: int
     query: str | None = None  # the declaration that it is about
+    hint: str | None = None  # for this finding alone: which name was probably meant
 
     @property
     def is_error(self) -> bool:
@@ -71,7 +72,12 @@ class Diagnostic:
         return asdict(self)
 
     def __str__(self) -> str:
-        return f"line {self.line}, column {self.column}: {self.severity}: {self.message}"
+        return f"line {self.line}, column {self.column}: {self.severity}: {self.text}"
+
+    @property
+    def text(self) -> str:
+        """The message, and the hint behind it."""
+        return self.message if self.hint is None else f"{self.message}; {self.hint}"
 
 
 class Report:
@@ -81,15 +87,15 @@ class Report:
         self.query = query
         self.found: list[Diagnostic] = []
 
-    def error(self, code: str, message: str, at: Position) -> None:
-        self._add(ERROR, code, message, at)
+    def error(self, code: str, message: str, at: Position, *, hint: str | None = None) -> None:
+        self._add(ERROR, code, message, at, hint)
 
     def warning(self, code: str, message: str, at: Position) -> None:
         self._add(WARNING, code, message, at)
 
-    def _add(self, severity: str, code: str, message: str, at: Position) -> None:
+    def _add(self, severity: str, code: str, message: str, at: Position, hint: str | None = None) -> None:
         assert code in CODES, code
-        self.found.append(Diagnostic(severity, code, f"{code}: {message}", at.line, at.column, self.query))
+        self.found.append(Diagnostic(severity, code, f"{code}: {message}", at.line, at.column, self.query, hint))
 
 
 def as_diagnostic(error: OmnigraphError) -> Diagnostic:
@@ -109,11 +115,12 @@ def refuse_errors(query: str, found: Iterable[Diagnostic]) -> None:
 
 
 def invalid(query: str, errors: Sequence[Diagnostic], *, hint: str | None = None) -> QueryInvalid:
-    first = errors[0]
+    # A misspelled name comes first: what a statement seems to leave out often follows from it.
+    first = next((error for error in errors if error.hint is not None), errors[0])
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return QueryInvalid(
         f"query {query}, line {first.line}, column {first.column}: {first.message}{more}",
-        hint=hint,
+        hint=hint or first.hint,
         query=query,
         line=first.line,
         column=first.column,

@@ -87,10 +87,17 @@ class Tokens:
             blank = _BLANK.match(text, offset)
             offset = blank.end() if blank else offset
             if not text.startswith("/*", offset):
+                self._check_comments(offset)
                 return offset
             if offset + 2 > self.source.comments_end:
                 raise self.source.invalid("comment is not closed", offset)
             offset = text.index("*/", offset + 2) + 2
+
+    def _check_comments(self, end: int) -> None:
+        """The text of a query is stored with what it did, comments included, and half of a pair cannot be."""
+        unstorable = None if self.source.text.isascii() else _SURROGATE.search(self.source.text, self.offset, end)
+        if unstorable is not None:
+            raise self.source.invalid("half of a surrogate pair is not a character", unstorable.start())
 
     def text_of(self, token: Token) -> str:
         """The value of a string token, escapes resolved."""

@@ -15,6 +15,7 @@ from typing import Final, Literal, get_args
 
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.ids import ULID_CHARS, is_ulid, is_ulid_prefix
+from omnigraph.core.shown import value_shown
 
 At = str | dt.datetime
 PlaceKind = Literal["commit", "checkpoint", "branch", "time"]
@@ -55,7 +56,7 @@ def place_text(at: object) -> str:
         return f"time:{(_EPOCH + dt.timedelta(microseconds=_microseconds(at))).isoformat()}"
     if not isinstance(at, str):
         raise InvalidInput(
-            f"a place is a text or a datetime, not {str(at)[:80]!r}",
+            f"a place is a text or a datetime, not {value_shown(at)}",
             hint="name a commit id, a checkpoint, a branch or a time",
         )
     read_place(at, 0)

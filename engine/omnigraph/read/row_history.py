@@ -92,8 +92,6 @@ def row_history(
     reader = snapshot._reader(type_name)
     found = RowHistory()
     row_id = reader._id_of(key)
-    if row_id is None:
-        return found
     walk = _Walk(engine, reader.pin, row_id, meter)
     for change in walk.changes(snapshot._held):
         if change is None:

@@ -172,7 +172,12 @@ def _bound(connection: duckdb.DuckDBPyConnection, text: str, params: Params | No
             f"params is a list or a mapping, not {type(params).__name__}",
             hint='for example params={"name": "ada"} for $name',
         )
-    return connection.sql(text, params=params)
+    try:
+        return connection.sql(text, params=params)
+    except RecursionError:
+        raise QueryInvalid(
+            "a parameter of the query is nested too deeply", hint="pass texts, numbers, times and flat lists of these"
+        ) from None
 
 
 def _first_line(error: Exception) -> str:

@@ -18,13 +18,15 @@ from omnigraph.commit.engine import Engine
 from omnigraph.core import meter as m
 from omnigraph.core import operation
 from omnigraph.core.errors import DataInvalid, InvalidInput, OmnigraphError
+from omnigraph.core.kinds import check_text
+from omnigraph.core.shown import value_shown
 from omnigraph.core.similar import did_you_mean
 from omnigraph.manifest.rows import Pin
 from omnigraph.read.failures import check_calendar, damaged, is_damage
 from omnigraph.read.rows import Rows
 from omnigraph.schema import NodeType, ScalarKind, TableType
 from omnigraph.schema.arrow import table_schema
-from omnigraph.schema.keytext import join_texts, value_text
+from omnigraph.schema.keytext import canonical_id, join_texts, value_text
 from omnigraph.table.dataset import V2_MANIFEST_MAX, TableRef
 from omnigraph.table.pinned import PinnedTable
 from omnigraph.table.predicate import addresses_among
@@ -199,7 +201,7 @@ class TableReader:
     def get(self, key: object) -> dict[str, Any] | None:
         """The row with this id, or None."""
         found = self._id_of(key)
-        if found is None or self.pin.rows == 0:
+        if self.pin.rows == 0:
             return None
         names = self.schema.names
         with self._counted("get", operation.current()) as meter, self._explained(names, meter):
@@ -232,17 +234,18 @@ class TableReader:
     def head(self, n: int) -> Rows:
         return Rows(self.to_arrow(limit=whole_number("n", n)))
 
-    def _id_of(self, key: object) -> str | None:
+    def _id_of(self, key: object) -> str:
         """An id as it is, or the id that key values of the declared kinds make: one value, or a tuple or list of them."""
-        if isinstance(key, str):
-            try:
-                key.encode()
-            except UnicodeEncodeError:
-                return None
-            return key
         declared = self.declared
+        if isinstance(key, str):
+            check_text("id", key)
+            if isinstance(declared, NodeType):
+                _check_spelling(declared, key)
+            return key
         if isinstance(declared, NodeType) and declared.key is not None:
             values = list(key) if isinstance(key, tuple | list) else [key]
+            for value in values:
+                check_text("id", value)
             if len(values) == len(declared.key):
                 try:
                     pairs = zip(declared.key, values, strict=True)
@@ -250,10 +253,10 @@ class TableReader:
                 except DataInvalid as error:
                     raise InvalidInput(f"not a key of {declared.name}: {error.message}") from error
             raise InvalidInput(
-                f"the key of a {declared.name} has {len(declared.key)} values, not {len(values)}: {str(key)[:80]!r}",
+                f"the key of a {declared.name} has {len(declared.key)} values, not {len(values)}: {value_shown(key)}",
                 hint=f"give ({', '.join(declared.key)}), or what the column id of a query shows",
             )
-        raise InvalidInput(f"the id of a {declared.name} is a text, not {str(key)[:80]!r}")
+        raise InvalidInput(f"the id of a {declared.name} is a text, not {value_shown(key)}")
 
     # --- pieces -----------------------------------------------------------------------------------------------------
 
@@ -380,6 +383,18 @@ def _fits(filter: pc.Expression, table: pa.Table) -> bool:
     except pa.ArrowException:
         return False
     return True
+
+
+def _check_spelling(declared: NodeType, text: str) -> None:
+    """Refuse another spelling of an id: "there is no such row" would be true of the text and false of what is meant."""
+    meant = canonical_id(declared, text)
+    if meant is not None and meant != text:
+        raise InvalidInput(
+            f"{text[:80]!r} is no id of {declared.name}: it is spelled {meant[:80]!r}",
+            hint=f"give {meant[:80]}, or the values of the key: one, or a tuple of them",
+            type=declared.name,
+            id=meant,
+        )
 
 
 def whole_number(name: str, value: object, least: int = 0) -> int:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from omnigraph.core.errors import InvalidInput, Refused
 from omnigraph.core.ids import new_ulid
 from omnigraph.schema.carry import carry_identities
-from omnigraph.schema.catalog import Catalog, EdgeType, InterfaceType, NodeType, TableType
+from omnigraph.schema.catalog import Catalog, EdgeType, InterfaceType, NodeType, Property, TableType
 from omnigraph.schema.fill import read_fill
 from omnigraph.schema.identity import identities
 from omnigraph.schema.plan import Cost, Fill, SchemaPlan, SchemaStep, StepKind, in_order
@@ -172,21 +172,32 @@ def _interface_steps(old: Catalog, new: Catalog) -> list[SchemaStep]:
     return steps
 
 
+def check_fill_names(fill: Mapping[str, object], new: Catalog) -> None:
+    """Raise ``InvalidInput`` for a fill of something that the new schema does not have, whatever changes."""
+    for name in fill:
+        _filled(name, new)
+
+
+def _filled(name: object, new: Catalog) -> tuple[TableType, Property]:
+    owner, dot, prop_name = name.partition(".") if isinstance(name, str) else ("", "", "")
+    after = new.nodes.get(owner) or new.edges.get(owner)
+    prop = after.by_name.get(prop_name) if after is not None else None
+    if not dot or after is None or prop is None:
+        raise InvalidInput(
+            f"fill of {str(name)[:260]!r}: the new schema has no such property",
+            hint="write `Type.property` as the new schema names it",
+            fill=str(name)[:260],
+        )
+    return after, prop
+
+
 def _read_fills(fill: object, old: Catalog, new: Catalog) -> dict[tuple[str, str], Fill]:
     if not isinstance(fill, Mapping):
         raise InvalidInput("fill is a mapping from `Type.property` to a fill", hint='write {"Person.score": 0.5}')
     known = {i: declared for declared in old.types() for i in declared.ids}
     found: dict[tuple[str, str], Fill] = {}
     for name, given in fill.items():
-        owner, dot, prop_name = name.partition(".") if isinstance(name, str) else ("", "", "")
-        after = new.nodes.get(owner) or new.edges.get(owner)
-        prop = after.by_name.get(prop_name) if after is not None else None
-        if not dot or after is None or prop is None:
-            raise InvalidInput(
-                f"fill of {str(name)[:260]!r}: the new schema has no such property",
-                hint="write `Type.property` as the new schema names it",
-                fill=str(name)[:260],
-            )
+        after, prop = _filled(name, new)
         before = next((known[i] for i in after.ids if i in known), None)
         if before is None or any(i in before.by_id for i in prop.ids):
             raise InvalidInput(
@@ -194,5 +205,5 @@ def _read_fills(fill: object, old: Catalog, new: Catalog) -> dict[tuple[str, str
                 hint='leave this fill out; change values that exist by a load with mode="patch" or by a mutation',
                 fill=name,
             )
-        found[owner, prop_name] = read_fill(name, given, prop.type, before)
+        found[after.name, prop.name] = read_fill(name, given, prop.type, before)
     return found

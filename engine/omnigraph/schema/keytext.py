@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from omnigraph.core.errors import DataInvalid
+from omnigraph.core.shown import value_shown
 from omnigraph.schema.arrow import arrow_type
 from omnigraph.schema.catalog import NodeType, PropType, ScalarKind
 
@@ -67,7 +68,7 @@ def value_text(prop_type: PropType, value: object) -> str:
         return _datetime_text(value)
     elif kind is ScalarKind.DATE and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value.isoformat()
-    raise DataInvalid(f"not a {prop_type}: {str(value)[:80]!r}")
+    raise DataInvalid(f"not a {prop_type}: {value_shown(value)}")
 
 
 def derive_id(node: NodeType, record: Mapping[str, object]) -> str | None:
@@ -113,6 +114,24 @@ def _read_text(kind: PropType, text: object) -> object:
         value = read(text)
         return value if value_text(kind, value) == text else None
     except (ValueError, OverflowError, DataInvalid):
+        return None
+
+
+def canonical_id(node: NodeType, text: str) -> str | None:
+    """The id that ``text`` spells, in whatever spelling of numbers, days and blanks; None if it spells none."""
+    kinds = [node.property(name).type for name in node.key or ()]
+    if not kinds or (len(kinds) == 1 and kinds[0].scalar is ScalarKind.STRING):
+        return text
+    try:
+        members = [text] if len(kinds) == 1 else json.loads(text)
+        if not isinstance(members, list) or len(members) != len(kinds):
+            return None
+        values = [
+            _READERS.get(kind.scalar, float if kind.scalar.is_float else int)(one) if isinstance(one, str) else one
+            for kind, one in zip(kinds, members, strict=True)
+        ]
+        return join_texts([value_text(kind, value) for kind, value in zip(kinds, values, strict=True)])
+    except (ValueError, OverflowError, RecursionError, DataInvalid):
         return None
 
 

@@ -12,7 +12,8 @@ from omnigraph.wire.model import ABSENT, INSIDE, Count, Model
 
 @dataclass(frozen=True)
 class LintFinding(Model):
-    """One thing that lint found in a query. ``query``: the declaration that it is about."""
+    """One thing that lint found in a query. ``query``: the declaration that it is about; ``hint``: the name that was probably meant,
+    or those that there are."""
 
     severity: Literal["error", "warning"]
     code: str
@@ -20,6 +21,7 @@ class LintFinding(Model):
     line: int
     column: int
     query: str | None
+    hint: str | None
 
 
 @dataclass(frozen=True)

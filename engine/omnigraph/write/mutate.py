@@ -28,7 +28,7 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.core.limits import Limits
 from omnigraph.core.meter import Meter
 from omnigraph.core.textfile import read_text
-from omnigraph.gq import BoundMutation, DeleteNode, InsertEdge, InsertNode, bind_mutation, parse_query
+from omnigraph.gq import BoundMutation, DeleteNode, InsertEdge, InsertNode, bind_mutation, bind_params, parse_query
 from omnigraph.gq.tree import Query
 from omnigraph.manifest.swap import Held
 from omnigraph.options import CommitOptions
@@ -56,7 +56,7 @@ def mutate(
     meter = Meter()
     engine.ref_of(options.branch, meter)
     held = engine.known(options.branch) or engine.latest(options.branch, meter)
-    digest = documents.digest({"kind": "mutate", "query": text, "name": name, "params": _plain(params)})
+    digest = request_digest(parsed, text, name, params)
     known = _replay(engine, options, digest, held, meter)
     if known is not None:
         return known
@@ -273,6 +273,21 @@ def _may_write(bound: BoundMutation, catalog: Catalog, limits: Limits) -> frozen
 
 
 # --- in and out -----------------------------------------------------------------------------------------------------------
+
+
+def request_digest(query: Query, text: str, name: str | None, params: object) -> str:
+    """Names what was asked for, so that a repeated key can be compared."""
+    try:
+        return documents.digest({"kind": "mutate", "query": text, "name": name, "params": _plain(params)})
+    except (
+        Exception
+    ) as error:  # no JSON: an infinity, half of a surrogate pair, a list in itself; or the value's own repr
+        bind_params(query, params)  # no declared type takes such a value: this says which parameter it is
+        raise QueryInvalid(
+            f"query {query.name}: its parameters have no JSON form: {type(error).__name__}",
+            hint="give parameters of plain kinds: texts, numbers, booleans, dates, bytes and lists of these",
+            query=query.name,
+        ) from error
 
 
 def _plain(params: object) -> object:

@@ -27,6 +27,7 @@ from omnigraph.manifest.state import State
 from omnigraph.options import CommitOptions
 from omnigraph.schema import Catalog, SchemaPlan, apply_plan, parse_schema, plan_change
 from omnigraph.schema.catalog import TableType
+from omnigraph.schema.diff import check_fill_names
 from omnigraph.table.column_files import ColumnFile
 from omnigraph.wire.receipt import Receipt
 from omnigraph.write.base.refusal import data_invalid
@@ -67,7 +68,10 @@ def plan_schema(engine: Engine, text: str, options: SchemaOptions) -> SchemaPlan
 def _planned(old: Catalog, new: Catalog, options: SchemaOptions) -> SchemaPlan:
     """The plan from an accepted schema to a text. Where the text is accepted already, its fills were used then."""
     same = plan_change(old, new, allow_data_loss=options.allow_data_loss)
-    if same.is_empty or not options.fill:
+    if not options.fill:
+        return same
+    if same.is_empty:
+        check_fill_names(options.fill, new)
         return same
     return plan_change(old, new, fill=options.fill, allow_data_loss=options.allow_data_loss)
 
@@ -135,7 +139,7 @@ def _digest(text: str, options: SchemaOptions) -> str | None:
     what = {"kind": "schema", "text": text, "fill": fill, "allow_data_loss": options.allow_data_loss}
     try:
         return hashlib.sha256(documents.canonical(what)).hexdigest()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return None
 
 

@@ -305,7 +305,7 @@ NAMES = (
     ),
     Situation(
         "core/errors.py",
-        "run `omnigraph lint --query FILE`",
+        "`omnigraph lint --query FILE` checks a whole file",
         lambda: (
             Path("bad.gq").write_text("query q() { delete Nobody where name = 1 }\n"),
             ("mutate", GRAPH, "--query", "bad.gq"),

@@ -114,3 +114,26 @@ def test_a_text_that_is_wrong_by_itself_opens_nothing(shell: Shell, capsys: pyte
     mixed = 'query q() { insert Person { name: "a" } delete Person where age = 1 }'
     assert main(["mutate", str(shell.folder / "nowhere"), "-e", mixed]) == 3
     assert "Q4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("statement", "hint"),
+    [
+        ('update Persn set { age: 2 } where name = "ann"', "did you mean Person?"),
+        ('update Person set { agee: 2 } where name = "ann"', "did you mean age?"),
+        ('update Person set { age: "x" } where name = "ann"', "correct the query at the place named"),
+        ('update Person set age = 2 where name = "ann"', "write it like: "),
+    ],
+)
+def test_a_statement_alone_gets_the_hint_of_its_mistake(shell: Shell, statement: str, hint: str) -> None:
+    assert f"hint: {hint}" in shell("-e", statement, code=3)[1]
+    wrapped = shell.document("-e", f"query q() {{ {statement} }}", code=3)
+    assert wrapped["hint"].startswith(hint)
+
+
+@pytest.mark.parametrize(
+    "params", ['{"n": "\\ud800"}', '{"\\ud800": 1}', '{"n": 1e999}', '{"n": ' + "[" * 500 + "]" * 500 + "}"]
+)
+def test_parameters_that_cannot_be_stored_are_refused_as_parameters(shell: Shell, params: str) -> None:
+    _, err = shell("-e", "query q($n: String) { delete Person where name = $n }", "--params", params, code=3)
+    assert "error[query-invalid]" in err and "parameter" in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,13 @@ import pytest
 from lance.fragment import write_fragments
 
 import omnigraph as og
-from omnigraph.core.errors import IdempotencyMismatch
+from omnigraph.core.errors import IdempotencyMismatch, QueryInvalid
+from omnigraph.core.meter import Meter
 from omnigraph.distributed import Split, TableRows
+from omnigraph.gq import parse_query
+from omnigraph.manifest.rows import CommitRow
 from omnigraph.schema import table_schema
+from omnigraph.write.mutate import request_digest
 
 SCHEMA = "node Person { name: String @key age: I32? }\n"
 ADA, BOB = ({"type": "Person", "data": {"name": name}} for name in ("ada", "bob"))
@@ -139,6 +144,46 @@ def test_an_input_that_cannot_be_read_any_more_is_a_replay(graph: og.Graph, tmp_
 def test_an_input_that_can_be_read_once_is_compared_by_its_key_alone(graph: og.Graph) -> None:
     first = graph.load(iter([ADA]), mode="merge", idempotency_key="k")
     assert graph.load(iter([BOB]), mode="merge", idempotency_key="k").commit_id == first.commit_id
+
+
+# Durable beside every key that was ever used: another digest for the same request would make a mismatch of a replay.
+PINNED = 'query q($n: I32?) { update Person set { age: $n } where name = "ada" }'
+DIGESTS = {
+    "ff15ec09f5e7cbab6d7d7dc4397f47e277b9b516fd7c5bbf4247f58e8a91846c": None,
+    "ac6e58eeff7c474038d98b1210e6e5108b2372a1acda8e9eff74b64fb94756f8": {},
+    "824e7cc12daaa8c8fbd66d621f36e0011fd91e8b8627bfb3b2eceb2dad7d9b94": {"n": 1},
+    "576fdb9c5d2ce9db56ab7d510c1bf3a5698bf5337e0e775762f1c097119ac721": {"n": "Zoë"},
+    "b089cc194c6588e6c568d3392bd4b21fd9244faf51611e08ea9418fe356eeb56": {"n": 1e22},
+    "57cef7bf59e36cae5b8bbed177941d4c7259cc41bb6b9f0d78145080ebaaa908": {"n": (1, 2.5, None)},
+    "8ebdb62c20ca81961cff9fc9d0d8a94b2066b8a8295baa1e746b9bb6615dfa77": {"n": dt.date(2026, 1, 2)},
+    "981489cb1e4c3cc98adf674adab3051b046c774066f576b94f204bc1b2f2bc21": {"n": dt.datetime(2026, 1, 2, tzinfo=dt.UTC)},
+    "8fd873cd49bbad127f62e63a6a4768e3b6c8f349ce952cf22994cd9eccc7026e": {"n": b"\xff"},
+}
+
+
+@pytest.mark.parametrize("expected", DIGESTS)
+def test_the_digest_of_a_mutation_never_changes(expected: str) -> None:
+    assert request_digest(parse_query(PINNED), PINNED, None, DIGESTS[expected]) == expected
+
+
+def test_a_replay_finds_the_digest_that_the_commit_has(graph: og.Graph) -> None:
+    graph.load([ADA], mode="merge")
+    made = graph.mutate(PINNED, params={"n": 1}, idempotency_key="k")
+    engine = graph._engine
+    row = engine.history.find(engine.latest("main"), str(made.commit_id), meter=Meter())
+    assert isinstance(row, CommitRow) and DIGESTS[str(row.request)] == {"n": 1}
+
+
+class Untold(dt.date):
+    """A day that every type takes, and that has no text."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_parameters_that_have_no_text_are_refused_even_if_their_types_take_them(graph: og.Graph) -> None:
+    with pytest.raises(QueryInvalid, match="no JSON form: RuntimeError"):
+        graph.mutate('query q($d: Date) { delete Person where name = "x" }', params={"d": Untold(2026, 1, 2)})
 
 
 def test_a_mutation_with_other_parameters_under_a_known_key_is_refused(graph: og.Graph) -> None:

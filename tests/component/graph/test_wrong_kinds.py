@@ -29,6 +29,29 @@ edge Knows: Person -> Person
 """
 QUERY = "query q($n: String) { update Person set { age: 2 } where name = $n }"
 
+
+class Speechless:
+    """A value whose class is in a bad way."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def _holding_itself(value: Any) -> object:
+    if isinstance(value, dict):
+        value["n"] = value
+    else:
+        value.append(value)
+    return value
+
+
+def _deep(levels: int) -> object:
+    found: list[Any] = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
 WRONG: dict[str, Callable[[], object]] = {
     "a number": lambda: 5,
     "nought": lambda: 0,
@@ -59,6 +82,19 @@ WRONG: dict[str, Callable[[], object]] = {
     "a mapping of numbers": lambda: {1: 2},
     "a mapping of words": lambda: {"x": "y"},
     "a mapping of nothing": lambda: {"x": None},
+    "a lone surrogate in a mapping": lambda: {"n": "\ud800"},
+    "a lone surrogate as a name": lambda: {"\ud800": 1},
+    "a lone surrogate in a list": lambda: ["\ud800"],
+    "a lone surrogate in a tuple": lambda: ("\ud800",),
+    "an infinity in a mapping": lambda: {"n": math.inf},
+    "not a number in a mapping": lambda: {"n": math.nan},
+    "an infinity in a list": lambda: [-math.inf],
+    "a huge number in a mapping": lambda: {"n": 10**5_000},
+    "a mapping that holds itself": lambda: _holding_itself({}),
+    "a list that holds itself": lambda: _holding_itself([]),
+    "a mapping of a list that holds itself": lambda: {"n": _holding_itself([])},
+    "a deep mapping": lambda: {"n": _deep(100_000)},
+    "a value that has no text": lambda: {"n": Speechless()},
     "a set": lambda: {1},
     "an iterator": lambda: iter([5]),
     "a failing iterator": lambda: (1 // zero for zero in [0]),
@@ -99,7 +135,7 @@ def cases(graph: og.Graph, root: Path) -> dict[str, Case]:
         "Graph.check": Case(graph.check, {"source": bob, "mode": "merge"}),
         "Graph.mutate": Case(graph.mutate, {"query": QUERY, "params": {"n": "ann"}}),
         "Graph.revert": Case(graph.revert, {"commit_id": head, "dry_run": True}),
-        "Graph.restore": Case(graph.restore, {"at": head, "dry_run": True}),
+        "Graph.restore": Case(graph.restore, {"at": head}),
         "Graph.commit": Case(graph.commit, {"commit_id": head}),
         "Graph.outcome": Case(graph.outcome, {"commit_id": head}),
         "Graph.probe": Case(graph.probe, {"name": "pending_intents"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,10 @@ import pyarrow.compute as pc
 import omnigraph as og
 
 Call = Callable[[og.Graph], Any]
-SCHEMA = "node Person { name: String @key  age: I32? }\nnode City { name: String @key }\nedge Knows: Person -> Person\n"
+SCHEMA = (
+    "node Person { name: String @key  age: I32? }\nnode City { name: String @key }\nedge Knows: Person -> Person\n"
+    "node Slot { room: String  hour: I64  @key(room, hour) }\n"
+)
 ROW = {"type": "Person", "data": {"name": "new"}}
 TABLE = pa.table({"name": ["new"]})
 WIDER = SCHEMA.replace("age: I32?", "age: I32?  score: F64")
@@ -36,6 +40,18 @@ def beside(g: og.Graph, name: str) -> str:
 
 
 AGE = 'query q($age: I32?) { update Person set { age: $age } where name = "a" }'
+
+BORN = 'query q($born: Date) { delete Person where name = "a" }'
+HOLDING_ITSELF: list[Any] = []
+HOLDING_ITSELF.append(HOLDING_ITSELF)
+
+
+class Untold(dt.date):
+    """A day that has no text."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
 
 # (place in the engine, a part of the hint, the wrong call, the right one)
 CALLS: tuple[tuple[str, str, Call, Call], ...] = (
@@ -259,6 +275,24 @@ CALLS: tuple[tuple[str, str, Call, Call], ...] = (
         "pass {name} as {kind.what}",
         lambda g: g.sql("select 1", params="x"),
         lambda g: g.sql("select $name", params={"name": "ada"}),
+    ),
+    (
+        "read/sql.py",
+        "pass texts, numbers, times and flat lists",
+        lambda g: g.sql("select ?", [HOLDING_ITSELF]),
+        lambda g: g.sql("select ?", [[1, 2]]),
+    ),
+    (
+        "read/tables.py",
+        "or the values of the key: one, or a tuple",
+        lambda g: g.snapshot().get("Slot", '["x", 1]'),
+        lambda g: [g.snapshot().get("Slot", one) for one in ('["x","1"]', ("x", 1))],
+    ),
+    (
+        "write/mutate.py",
+        "give parameters of plain kinds",
+        mutate(BORN, params={"born": Untold(2026, 1, 2)}),
+        mutate(BORN, params={"born": dt.date(2026, 1, 2)}),
     ),
     ("read/sql.py", "give the statement as UTF-8", lambda g: g.sql("select '\ud800'"), lambda g: g.sql("select 'x'")),
     (

@@ -104,6 +104,15 @@ def test_whatever_the_facts_are_the_body_is_strict_json_in_utf_8(code: str) -> N
     assert body["nan"] == "nan" and body["rows"] == [{"a": 7, "1": [2, 3]}] and body["colour"] == "red"
 
 
+@pytest.mark.parametrize("code", TREE)
+def test_an_error_can_be_printed_whatever_name_it_repeats(code: str) -> None:
+    error = make(code)
+    given = type(error).__new__(type(error))
+    errors.OmnigraphError.__init__(given, "no \ud800, but Zoë", hint="did you mean \udfff?")
+    assert (str(given), given.hint) == ("no \\ud800, but Zoë", "did you mean \\udfff?")
+    assert str(given).encode() and given.to_dict()["error"] == str(given)
+
+
 def test_a_code_of_another_release_gives_the_base_class() -> None:
     error = errors.from_dict({"error": "x", "code": "from-the-future", "hint": "y", "reason": "new"})
     assert type(error) is errors.OmnigraphError and error.facts == {"reason": "new"}

@@ -6,6 +6,7 @@ import pytest
 
 from omnigraph.core.errors import QueryInvalid
 from omnigraph.gq import CODES, bind_mutation, lint, parse_query
+from omnigraph.schema import parse_schema
 from tests.unit.gq.material import NOW_US, catalog, codes, findings, mutation, warnings
 
 
@@ -219,6 +220,35 @@ def test_the_refusal_of_a_mutation_carries_its_findings() -> None:
     assert error.message.endswith("(and 1 more)")
     assert (error.query, error.line, error.column, error.total) == ("q", 2, 24, 2)
     assert [found["code"] for found in error.diagnostics] == ["T3", "T3"]
+
+
+MEANT = [
+    ('insert Persn { name: "a" }', "unknown type: Persn", "did you mean Person?"),
+    ("update PERSON set { age: 1 } where age = 2", "unknown type: PERSON", "did you mean Person?"),
+    ('delete Knwos where from = "a"', "unknown type: Knwos", "did you mean Knows?"),
+    ('insert Zzz { name: "a" }', "unknown type: Zzz", "the schema has Company, Day, Doc"),
+    ('update Person set { agee: 1 } where name = "a"', "Person has no property agee", "did you mean age?"),
+    ("delete Person where nmae = 1", "Person has no property nmae", "did you mean name?"),
+    ('insert Person { nmae: "a" }', "Person has no property nmae", "did you mean name?"),  # and name is not left out
+    ('insert Knows { src: "a", to: "b" }', "Knows has no property src", "did you mean from?"),
+    ('insert Company { q: "a" }', "Company has no property q", "Company has size, title"),
+]
+
+
+@pytest.mark.parametrize(("body", "message", "hint"), MEANT)
+def test_a_name_that_the_schema_does_not_have_is_answered_with_the_nearest(body: str, message: str, hint: str) -> None:
+    with pytest.raises(QueryInvalid) as caught:
+        bind_mutation(parse_query(mutation(body)), None, catalog(), NOW_US)
+    assert message in caught.value.message and caught.value.hint.startswith(hint)
+    assert any(one["hint"] == caught.value.hint for one in caught.value.diagnostics)
+    assert any(f"{message}; {hint}" in str(one) for one in findings(mutation(body)))
+
+
+def test_a_hint_names_so_many_and_no_more() -> None:
+    wide = parse_schema("node W { " + " ".join(f"property{n}: I32?" for n in range(30)) + " }", mint=str)
+    with pytest.raises(QueryInvalid) as caught:
+        bind_mutation(parse_query(mutation("insert W { q: 1 }")), None, wide, NOW_US)
+    assert caught.value.hint.endswith("property26 and 10 more")
 
 
 def test_a_refusal_repeats_at_most_twenty_findings() -> None:

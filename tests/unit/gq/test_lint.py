@@ -63,6 +63,7 @@ def test_a_finding_is_plain_data() -> None:
         "line": 5,
         "column": 24,
         "query": "bad_form",
+        "hint": None,
     }
     assert str(first) == "line 5, column 24: error: Q1: expected `:`, found string 'x'"
     for diagnostic in lint(FILE, catalog()):

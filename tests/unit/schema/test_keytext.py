@@ -17,7 +17,15 @@ from omnigraph.core.errors import DataInvalid
 from omnigraph.schema import parse_schema
 from omnigraph.schema.arrow import arrow_type
 from omnigraph.schema.catalog import PropType, ScalarKind
-from omnigraph.schema.keytext import column_text, derive_id, derive_ids, join_texts, tuple_text, value_text
+from omnigraph.schema.keytext import (
+    canonical_id,
+    column_text,
+    derive_id,
+    derive_ids,
+    join_texts,
+    tuple_text,
+    value_text,
+)
 from tests.steps import steps
 
 K = ScalarKind
@@ -233,3 +241,57 @@ def test_texts_of_a_column_take_as_many_calls_for_a_million_rows_as_for_a_thousa
     work(1)  # imports
     few, many = steps(lambda: work(1_000)), steps(lambda: work(1_000_000))
     assert many <= few + 10
+
+
+# --- other spellings of an id -------------------------------------------------------------------------------------------
+
+SLOT = parse_schema(
+    """
+    node Slot { room: String  hour: I64  on: Date  level: F64  @key(room, hour) }
+    node Day { day: Date @key }
+    node Moment { at: DateTime @key }
+    node Number { number: I64 @key }
+    node Word { word: String @key }
+    node Free { word: String }
+    """,
+    mint=str,
+)
+
+SPELLINGS = [
+    ("Slot", '["x","1"]', '["x","1"]'),
+    ("Slot", '["x",1]', '["x","1"]'),
+    ("Slot", ' ["x", "01"]', '["x","1"]'),
+    ("Slot", '["\\u0078","1"]', '["x","1"]'),
+    ("Slot", '["x","1","z"]', None),
+    ("Slot", '["x","one"]', None),
+    ("Slot", '["x",1.5]', None),
+    ("Slot", "[7,1]", None),
+    ("Slot", '["x",null]', None),
+    ("Slot", '{"room":"x","hour":1}', None),
+    ("Slot", "x", None),
+    ("Slot", "[" * 100_000, None),
+    ("Day", "2026-01-02", "2026-01-02"),
+    ("Day", "20260102", "2026-01-02"),
+    ("Day", "2026-02-30", None),
+    ("Moment", "2026-01-02T03:04+01:00", "2026-01-02T02:04:00.000000Z"),
+    ("Number", "007", "7"),
+    ("Number", "seven", None),
+    ("Word", '["x", 1]', '["x", 1]'),
+    ("Free", "anything", "anything"),
+]
+
+
+@pytest.mark.parametrize(("type_name", "text", "canonical"), SPELLINGS, ids=lambda one: str(one)[:20])
+def test_another_spelling_of_an_id_leads_to_the_id(type_name: str, text: str, canonical: str | None) -> None:
+    assert canonical_id(SLOT.nodes[type_name], text) == canonical
+
+
+@pytest.mark.parametrize("kind", [kind for kind in VALUES], ids=str)
+@settings(max_examples=50)
+@given(data=st.data())
+def test_an_id_is_its_own_spelling(kind: ScalarKind, data: st.DataObject) -> None:
+    values = {"v": data.draw(VALUES[kind]), "w": data.draw(VALUES[K.STRING])}
+    for key in ("@key(v)", "@key(w, v)"):
+        node = parse_schema(f"node N {{ v: {kind.value}  w: String  {key} }}", mint=str).nodes["N"]
+        text = derive_id(node, values)
+        assert text is not None and canonical_id(node, text) == text

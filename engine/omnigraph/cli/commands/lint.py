@@ -48,8 +48,9 @@ def run(
 def _show(screen: Screen, report: LintReport) -> None:
     for finding in report.findings:
         place = f"{report.query_file}:{finding.line}:{finding.column}"
+        shown = finding.message if finding.hint is None else f"{finding.message}; {finding.hint}"
         style = "red" if finding.severity == "error" else "yellow"
-        screen.line(f"{finding.severity.upper()} {place}: {finding.message}", style=style)
+        screen.line(f"{finding.severity.upper()} {place}: {shown}", style=style)
     if not report.error_count:
         warnings = report.warning_count
         screen.line(f"OK {report.query_file}" + (f" ({count_text(warnings, 'warning')})" if warnings else ""))

@@ -124,14 +124,19 @@ def _lines_as_typed(bare: bool) -> Iterator[None]:
         if found is None or error.facts.get("line") != int(found[1]):
             raise
         if not bare:
-            if error.facts.get("line") == 1 and error.hint == QueryInvalid.default_hint:
+            if error.facts.get("line") == 1 and _breaks_grammar(error):
                 error.hint = _LIKE_THESE
             raise
         facts = error.facts | {"line": int(found[1]) - 1}
         if "diagnostics" in facts:
             facts["diagnostics"] = [{**one, "line": one["line"] - 1} for one in facts["diagnostics"]]
         message = f"line {facts['line']}, {error.message[found.end() :]}"
-        raise QueryInvalid(message, hint=_LIKE_THESE, **facts) from error
+        raise QueryInvalid(message, hint=_LIKE_THESE if _breaks_grammar(error) else error.hint, **facts) from error
+
+
+def _breaks_grammar(error: QueryInvalid) -> bool:
+    """A lesson in the grammar is for a text that breaks it, not for a name that the schema does not have."""
+    return error.hint == QueryInvalid.default_hint and "diagnostics" not in error.facts
 
 
 def _params(params: str | None, params_file: Path | None) -> str:

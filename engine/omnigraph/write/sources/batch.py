@@ -12,6 +12,7 @@ from os import PathLike
 from typing import Any, Final, Literal, get_args
 
 from omnigraph.core.errors import InvalidInput
+from omnigraph.core.shown import value_shown
 
 Decimals = Literal["exact", "round"]
 DECIMALS: Final[tuple[Decimals, ...]] = get_args(Decimals)
@@ -61,12 +62,13 @@ class CsvOptions:
             codecs.lookup(self.encoding)
         except (LookupError, TypeError, ValueError):
             raise InvalidInput(
-                f"no such encoding of texts: {str(self.encoding)[:40]!r}", hint="for example utf-8, latin-1 or utf-16"
+                f"no such encoding of texts: {value_shown(self.encoding, 40)}",
+                hint="for example utf-8, latin-1 or utf-16",
             ) from None
         if isinstance(self.nulls, str) or not _are_texts(self.nulls):
             raise InvalidInput("nulls is a list of texts", hint='for example nulls=["NA", "\\\\N"]')
         if not _is_bool(self.header):
-            raise InvalidInput(f"header is True or False, not {str(self.header)[:40]!r}")
+            raise InvalidInput(f"header is True or False, not {value_shown(self.header, 40)}")
         if not _is_mapping_of_texts(self.formats):
             raise InvalidInput("formats maps a column to a format", hint='for example formats={"born": "%d.%m.%Y"}')
 
@@ -92,7 +94,8 @@ def _check_character(name: str, value: object) -> None:
     text = value if isinstance(value, str) else ""
     if len(text) != 1 or not text.isascii() or text in "\r\n":
         raise InvalidInput(
-            f"the {name} of a CSV file is one ASCII character, not {str(value)[:20]!r}", hint='for example ";" or "\\t"'
+            f"the {name} of a CSV file is one ASCII character, not {value_shown(value, 20)}",
+            hint='for example ";" or "\\t"',
         )
 
 
@@ -120,7 +123,7 @@ class TableFile:
         if not _is_mapping_of_texts(self.columns):
             raise InvalidInput("columns maps a property to a column", hint='for example columns={"name": "full_name"}')
         if self.decimals not in DECIMALS:
-            raise InvalidInput(f"decimals is one of {', '.join(DECIMALS)}, not {str(self.decimals)[:40]!r}")
+            raise InvalidInput(f"decimals is one of {', '.join(DECIMALS)}, not {value_shown(self.decimals, 40)}")
         if isinstance(self.skip, str) or not _are_texts(self.skip):
             raise InvalidInput("skip is a list of columns", hint='for example skip=["comment"]')
         if not isinstance(self.csv, CsvOptions):
