@@ -7,6 +7,7 @@ refuses, an answer that depends on it is not given, and it is left where it is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -18,7 +19,7 @@ from omnigraph.core.errors import InvalidInput, NotFound, OmnigraphError, Reason
 from omnigraph.core.ids import is_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
-from omnigraph.manifest.refs import Lines, NameEntry, Names
+from omnigraph.manifest.refs import Lines, NameEntry, Names, branches_deleted
 from omnigraph.manifest.state import State
 from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
@@ -72,12 +73,30 @@ class Trouble:
 @dataclass(frozen=True)
 class GraphLines:
     """``lines``: main's first. ``sources``: versions that branches are being made from. ``remains``: identities of which there is
-    a folder that no name claims, and no version in it that reads: what an interrupted creation or deletion has left."""
+    a folder that no name claims, and no version in it that reads: what an interrupted creation or deletion has left. ``entries``:
+    what every name says that was ever used."""
 
     lines: tuple[ManifestLine, ...]
     sources: tuple[State, ...] = ()
     remains: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
+    entries: tuple[NameEntry, ...] = ()
+
+    @property
+    def deleted(self) -> tuple[str, ...]:
+        """Names of branches that were deleted, and whose lines are not all here any more: a cleanup has taken one at least."""
+        left = Counter(
+            layout.branch_name_key(head.name)
+            for line in self.lines
+            if (head := line.held.state.head).closed is not None
+        )
+        found = []
+        for entry in self.entries:
+            # A closed line that its name is still bound to is none of those that the name had before.
+            own = entry.state != "free" and entry.identity in self.closed
+            if branches_deleted(entry) > left[layout.branch_name_key(entry.name)] - own:
+                found.append(entry.name)
+        return tuple(sorted(found))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -138,7 +157,7 @@ def read_lines(
     troubles += [one for one in (*opened, *sources) if isinstance(one, Trouble)]
     sources_kept = tuple(one for one in sources if isinstance(one, State))
     remains = tuple(one for one in opened if isinstance(one, str))
-    return GraphLines(tuple(found), sources_kept, remains, tuple(troubles))
+    return GraphLines(tuple(found), sources_kept, remains, tuple(troubles), entries)
 
 
 def branch_names(engine: Engine, meter: Meter) -> dict[str, str]:

@@ -141,6 +141,13 @@ def given_up(entries: Iterable[NameEntry], closed: Set[str], stuck: Set[str]) ->
     )
 
 
+def branches_deleted(highest: NameEntry) -> int:
+    """How many branches of this name have been bound and deleted, at most: each took ``making``, ``bound`` and ``free``. Entries are
+    trimmed, their numbers are not."""
+    own = {"free": -1, "making": 0, "bound": 1}[highest.state]
+    return (highest.n - own) // 3
+
+
 def trimmable(numbers: Iterable[int]) -> tuple[int, ...]:
     """The numbers of entries that may be deleted: all but the highest, in any order, any number of times."""
     return tuple(sorted(numbers)[:-1])

@@ -125,21 +125,25 @@ class Receipt(Model):
 @dataclass(frozen=True)
 class Outcome(Model):
     """What became of a write: ``landed`` carries the receipt, ``pending`` the operation, ``absent`` the branches that were
-    ``searched``: it cannot land any more, but on a branch that was deleted since it may have landed."""
+    ``searched``: it cannot land any more. ``deleted``: names of branches that were deleted and cleaned up since; what was written to
+    one of them, and merged nowhere, cannot be searched."""
 
     state: Literal["landed", "aborted", "pending", "absent"]
     commit_id: str
     receipt: Receipt | None = None
     operation_id: str | None = None
     searched: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
 
     @property
     def hint(self) -> str:
         """What to do about an answer that settles nothing; empty where it does."""
         if self.state == "absent":
+            if not self.deleted:
+                return "it did not land, and no branch that was deleted can have had it: it may be repeated"
             return (
-                "if it was written to a branch that is not among those searched, the branch may have been deleted after the "
-                "commit; else it did not land and may be repeated"
+                f"if it was written to {' or '.join(self.deleted)}, it may have landed and been deleted with the branch; else it did "
+                "not land and may be repeated"
             )
         return "wait for it, or end it with `omnigraph recover`, then ask again" if self.state == "pending" else ""
 

@@ -74,7 +74,7 @@ def outcome_of(fate: Fate, commit_id: str) -> Found:
     receipt = None
     if isinstance(fate.row, CommitRow):
         receipt = Receipt(commit_id, fate.branch or MAIN, table_changes(fate.row), kind=fate.row.kind)
-    return Found(fate.state, commit_id, receipt, fate.operation_id, fate.searched)
+    return Found(fate.state, commit_id, receipt, fate.operation_id, fate.searched, fate.deleted)
 
 
 def planned_tables(planned: Planned) -> dict[str, PlannedTable]:

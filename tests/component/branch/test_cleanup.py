@@ -61,6 +61,28 @@ def test_what_a_deleted_branch_leaves_goes_with_the_next_cleanup(graph: og.Graph
     assert graph.snapshot("feature").count("Person") == 3
 
 
+def test_an_outcome_names_deleted_branches_that_nothing_is_left_of(graph: og.Graph) -> None:
+    """Where nothing can tell any more, "it may be repeated" would write it twice."""
+    graph.branches.create("Team/Feature")
+    graph.branches.create("kept")
+    lost = str(graph.load(people("ann"), mode="append", branch="Team/Feature").commit_id)
+    graph.branches.delete("Team/Feature")
+    assert graph.outcome(lost).landed
+    before = graph.outcome(new_ulid())
+    assert before.deleted == () and set(before.searched) == {"main", "kept", "Team/Feature (deleted)"}
+    graph.cleanup(**NOW)
+    for again in (False, True):  # the name is free, and then another branch has it and its first entries are trimmed
+        if again:
+            graph.branches.create("team/feature")
+            graph.load(people("eve"), mode="append", branch="team/feature")
+            graph.cleanup(**NOW)
+        found = graph.outcome(lost)
+        assert found.state == "absent" and [one.lower() for one in found.deleted] == ["team/feature"]
+        assert "may have landed" in found.hint and found.to_dict()["deleted"] == list(found.deleted)
+    graph.branches.delete("team/feature")  # of two branches of the name one can be searched
+    assert [one.lower() for one in graph.outcome(lost).deleted] == ["team/feature"]
+
+
 def test_a_branch_that_was_deleted_just_now_stays_for_its_readers(graph: og.Graph) -> None:
     graph.branches.create("feature")
     graph.load(people("ann"), mode="append", branch="feature")

@@ -226,6 +226,7 @@ def test_where_the_line_is_gone_nobody_can_tell(graph: og.Graph) -> None:
         graph.load(people("ann"), mode="append", branch="feature")
     found = og.open(graph.uri).outcome(caught.value.commit_id)
     assert found.state == "absent" and "feature" not in found.searched
+    assert found.deleted == ("feature",) and "if it was written to feature, it may have landed" in found.hint
 
 
 def test_a_swap_onto_what_is_left_of_a_deleted_line_is_no_proof(graph: og.Graph) -> None:

@@ -286,7 +286,7 @@ def test_another_spelling_of_an_id_leads_to_the_id(type_name: str, text: str, ca
     assert canonical_id(SLOT.nodes[type_name], text) == canonical
 
 
-@pytest.mark.parametrize("kind", [kind for kind in VALUES], ids=str)
+@pytest.mark.parametrize("kind", list(VALUES), ids=str)
 @settings(max_examples=50)
 @given(data=st.data())
 def test_an_id_is_its_own_spelling(kind: ScalarKind, data: st.DataObject) -> None:

@@ -102,6 +102,8 @@ def _show_outcome(screen: Screen, outcome: dict[str, Any], hint: str) -> None:
     screen.pairs([(name, outcome[name]) for name in ("commit_id", "state", "operation_id") if outcome[name]])
     if outcome["searched"]:
         screen.pairs([("searched", ", ".join(outcome["searched"]))])
+    if outcome["deleted"]:
+        screen.pairs([("deleted", ", ".join(outcome["deleted"]))])
     if outcome["receipt"]:
         screen.line()
         _show_changes(screen, outcome["receipt"]["tables"])

@@ -21,14 +21,15 @@ ABSENT: Final = "absent"
 
 @dataclass(frozen=True)
 class Fate:
-    """``state``: landed, aborted, pending or absent. Absent means that it cannot land any more on any branch of
-    ``searched``; a branch that was deleted since the write is not among them."""
+    """``state``: landed, aborted, pending or absent. Absent means that it cannot land any more, and is on no branch of
+    ``searched``. ``deleted``: the names of branches that were deleted and cleaned up; what only they had cannot be searched."""
 
     state: Literal["landed", "aborted", "pending", "absent"]
     row: CommitRow | AbortRow | None = None
     operation_id: str | None = None
     branch: str | None = None  # where it was found
     searched: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
 
 
 def find_outcome(engine: Engine, commit_id: str, meter: Meter) -> Fate:
@@ -67,7 +68,12 @@ def find_outcome(engine: Engine, commit_id: str, meter: Meter) -> Fate:
             commit_id=commit_id,
         )
     _refuse_to_guess(commit_id, lines)
-    return Fate(ABSENT, searched=tuple(line.label for line in lines.lines))
+    return Fate(ABSENT, searched=tuple(map(_searched, lines.lines)), deleted=lines.deleted)
+
+
+def _searched(line: ManifestLine) -> str:
+    head = line.held.state.head
+    return f"{head.name} (deleted)" if line.name is None and head.closed is not None else line.label
 
 
 def _refuse_to_guess(commit_id: str, lines: GraphLines) -> None:
