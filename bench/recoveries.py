@@ -23,7 +23,8 @@ def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
         [
             one["intents"],
             one["open_s"],
-            1000 * one["open_s"] / one["intents"],
+            1000 * one["open_s"] / max(1, one["intents"] - one["left"]),
+            1000 * one["cpu_s"] / max(1, one["intents"] - one["left"]),
             one["left"],
             one["list_s"],
             one["fold_s"],
@@ -34,9 +35,12 @@ def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
     return [
         table(
             "Opening a graph with dead writes",
-            ["writes", "open s", "ms a write", "left", "recoveries() s", "optimize s", "bar"],
+            ["writes", "open s", "ms a write", "processor ms a write", "left", "recoveries() s", "optimize s", "bar"],
             rows,
-            ["Local disk. Every write is rolled back by an abort of its own and leaves one record."],
+            [
+                "Local disk. Every write is rolled back by an abort of its own and leaves one record, which takes nine syncs of files and "
+                "folders and one of the disk: most of the time is theirs, so it is that of the disk and of who else uses it."
+            ],
         )
     ], {"recoveries": found}
 
@@ -47,9 +51,9 @@ def _one(number: int) -> dict[str, Any]:
         create(root)
         with opened(root) as engine:
             leave_dead(engine, number)
-        started = time.perf_counter()
+        started, began = time.perf_counter(), time.process_time()
         with og.open(root) as graph:
-            open_s = time.perf_counter() - started
+            open_s, cpu_s = time.perf_counter() - started, time.process_time() - began
             left = len(graph.intents())
             started = time.perf_counter()
             listed = len(graph.recoveries())
@@ -59,4 +63,4 @@ def _one(number: int) -> dict[str, Any]:
             fold_s = time.perf_counter() - started
             if listed + left != number or len(graph.recoveries()) != listed:
                 raise AssertionError(f"{number} writes were left, {left} still are, {listed} are on record")
-    return {"intents": number, "open_s": open_s, "left": left, "list_s": list_s, "fold_s": fold_s}
+    return {"intents": number, "open_s": open_s, "cpu_s": cpu_s, "left": left, "list_s": list_s, "fold_s": fold_s}

@@ -78,6 +78,12 @@ A merge reads the rows that it may replace once, by their addresses.
 What is synced is on the page about [reliability](reliability.md#power-cuts-on-a-local-disk). Plain Lance and Delta sync nothing; SQLite is a
 database of one machine.
 """,
+    "recoveries": """\
+## Writes that were left behind
+
+`open` ends what dead processes have left, and begins with no further one after 30 seconds; the rest is ended by `recover`, or by a writer that
+finds it in its way. Measured by `./run bench recoveries`, which `all` leaves out.
+""",
     "schema": """\
 ## Changes of a schema
 """,

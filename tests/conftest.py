@@ -118,12 +118,17 @@ def emulated_root(s3_emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch) -> s
     return _emulated(s3_emulator, monkeypatch)
 
 
-def _emulated(emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A bucket of its own: the emulator's listings cost what the whole bucket holds."""
+def reach(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point both clients at the emulator, or at a proxy before it, and at nothing of a real store that this run may have."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
-    for name, value in environment(emulator.endpoint).items():
+    for name, value in environment(endpoint).items():
         monkeypatch.setenv(name, value)
+
+
+def _emulated(emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A bucket of its own: the emulator's listings cost what the whole bucket holds."""
+    reach(emulator.endpoint, monkeypatch)
     bucket = f"test-{os.getpid()}-{next(_serial)}"
     emulator.create_bucket(bucket)
     return f"s3://{bucket}/graph"
@@ -158,8 +163,7 @@ def fault_proxy(s3_emulator: S3Emulator) -> Iterator[FaultProxy]:
 @pytest.fixture
 def proxied_root(s3_emulator: S3Emulator, fault_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> str:
     """A fresh ``s3://bucket/prefix`` that both clients reach through ``fault_proxy``, whose log starts empty."""
-    for name, value in environment(fault_proxy.endpoint).items():
-        monkeypatch.setenv(name, value)
+    reach(fault_proxy.endpoint, monkeypatch)
     bucket = f"test-{os.getpid()}-{next(_serial)}"
     s3_emulator.create_bucket(bucket)
     return f"s3://{bucket}/graph"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.testing.cells import Matrix, Verdict
-from omnigraph.testing.emulator import S3Emulator, environment
+from omnigraph.testing.emulator import S3Emulator
+from tests.conftest import reach
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +30,7 @@ def syncing_matrix(
 
 @pytest.fixture
 def matrix(_matrix: Matrix, s3_emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch) -> Matrix:
-    for name, value in environment(s3_emulator.endpoint).items():
-        monkeypatch.setenv(name, value)
+    reach(s3_emulator.endpoint, monkeypatch)
     return _matrix
 
 

@@ -21,8 +21,9 @@ from bench.costs import measured
 from bench.graphs import upload
 from omnigraph.read import row_changes
 from omnigraph.table.delta import Looked
-from omnigraph.testing.emulator import S3Emulator, environment
+from omnigraph.testing.emulator import S3Emulator
 from omnigraph.testing.faults import FaultProxy
+from tests.conftest import reach
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "branches.json"
 ROWS, CHANGED = 3_000, 100
@@ -89,8 +90,7 @@ class Store:
 def store(
     s3_emulator: S3Emulator, fault_proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Store]:
-    for name, value in environment(fault_proxy.endpoint).items():
-        monkeypatch.setenv(name, value)
+    reach(fault_proxy.endpoint, monkeypatch)
     yield Store(s3_emulator, fault_proxy, tmp_path)
 
 

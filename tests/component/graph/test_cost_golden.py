@@ -32,8 +32,9 @@ from bench.costs import (
     Writer,
 )
 from bench.graphs import History, World, upload
-from omnigraph.testing.emulator import S3Emulator, environment
+from omnigraph.testing.emulator import S3Emulator
 from omnigraph.testing.faults import FaultProxy
+from tests.conftest import reach
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "requests.json"
 
@@ -51,8 +52,7 @@ _serial = itertools.count(1)
 @pytest.fixture(scope="module")
 def proxy(s3_emulator: S3Emulator) -> Iterator[FaultProxy]:
     with pytest.MonkeyPatch.context() as patch, FaultProxy(s3_emulator.endpoint) as proxy:
-        for name, value in environment(proxy.endpoint).items():
-            patch.setenv(name, value)
+        reach(proxy.endpoint, patch)
         patch.setattr("omnigraph.manifest.state.TAIL_ROLL", TAIL_ROLL)
         patch.setattr("omnigraph.manifest.state.TAIL_KEEP", TAIL_KEEP)
         yield proxy

@@ -21,8 +21,9 @@ import omnigraph as og
 from bench import costs
 from omnigraph.cli import main
 from omnigraph.core import metrics, traces
-from omnigraph.testing.emulator import S3Emulator, environment
+from omnigraph.testing.emulator import S3Emulator
 from omnigraph.testing.faults import FaultProxy
+from tests.conftest import reach
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { }\n"
 
@@ -65,8 +66,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
 @pytest.fixture
 def proxy(s3_emulator: S3Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
     with FaultProxy(s3_emulator.endpoint) as proxy:
-        for name, value in environment(proxy.endpoint).items():
-            monkeypatch.setenv(name, value)
+        reach(proxy.endpoint, monkeypatch)
         yield proxy
 
 

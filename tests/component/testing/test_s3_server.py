@@ -31,8 +31,8 @@ def test_the_bucket_is_there():
 """
 
 
-def ran(server: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "OMNIGRAPH_S3_SERVER": server, "AWS_PROFILE": "a-stranger"}
+def ran(server: str, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "OMNIGRAPH_S3_SERVER": server, "AWS_PROFILE": "a-stranger", "PATH": path}
     line = [sys.executable, "-m", "tests.s3_server", *arguments]
     return subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, timeout=100, check=False)
 
@@ -51,6 +51,12 @@ def test_tests_run_on_the_server_that_is_named(program: Path, tmp_path: Path) ->
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_a_server_that_is_installed_is_found(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_looks.py").write_text(LOOKS)
+    done = ran("", str(tmp_path / "test_looks.py"), "-c", os.devnull, path=str(program.parent))
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_a_failed_test_fails_the_run(program: Path, tmp_path: Path) -> None:
     (tmp_path / "test_fails.py").write_text("def test_fails():\n    raise AssertionError\n")
     assert ran(str(program), str(tmp_path / "test_fails.py"), "-c", os.devnull).returncode == 1
@@ -59,6 +65,7 @@ def test_a_failed_test_fails_the_run(program: Path, tmp_path: Path) -> None:
 def test_without_a_server_nothing_is_said_to_have_run() -> None:
     done = ran("")
     assert done.returncode == 0 and "not run" in done.stdout and "passed" not in done.stdout
+    assert "minio nor versitygw" in done.stdout
 
 
 def test_a_server_that_ends_at_once_or_is_not_there_is_a_failure(tmp_path: Path) -> None:

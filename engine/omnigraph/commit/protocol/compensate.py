@@ -89,12 +89,14 @@ def end_by_abort(
     give_way: GiveWay,
     meter: Meter,
     record: bool = False,
+    held: Held | None = None,
 ) -> Aborted | WasPublished:
     """``touched``: the tables that are this plan's to undo, and whether a commit there has no known outcome.
 
     ``give_way(op, rank)`` is asked where another operation stands first above a pin: it helps or waits a moment and
     returns True if durable state may have changed, False if that operation cannot come to anything and needs no waiting.
-    ``record``: write the abort rows even where a moved pin makes them unnecessary.
+    ``record``: write the abort rows even where a moved pin makes them unnecessary. ``held``: a state that was just read, to look at
+    first; where tables have to be restored, the newest is read instead.
     """
     undoing = _Undoing(engine, plan, touched, actor, give_way, meter, record or plan.needs_record)
     outcome = advance(
@@ -103,6 +105,7 @@ def end_by_abort(
         undoing.propose,
         Terms(TO_THE_DEADLINE, deadline, spots=Spots("abort.before_swap", "abort.after_swap")),
         meter=meter,
+        held=None if touched else held,
     )
     if isinstance(outcome, Answered):
         return outcome.value

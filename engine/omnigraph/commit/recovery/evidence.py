@@ -11,12 +11,13 @@ from typing import Any
 
 from omnigraph.commit.decide import End, Evidence, Line, TableEvidence, forks_published, how_ended
 from omnigraph.commit.effects import Chain
-from omnigraph.commit.engine import Engine, known_dead, rebooted_since
+from omnigraph.commit.engine import MAIN, Engine, known_dead, rebooted_since
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.intent_format import APPLIED, OFFERED, UNKNOWN
 from omnigraph.commit.plan import MAINTENANCE, PublishPlan
 from omnigraph.commit.protocol.publish import read_lineage
 from omnigraph.commit.queue import local_operations
+from omnigraph.commit.txn import read_current
 from omnigraph.core.errors import Corruption, NotFound
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
@@ -79,7 +80,13 @@ def collect_evidence(engine: Engine, intent: Intent, *, gone: bool, meter: Meter
 def _resolve(engine: Engine, intent: Intent, meter: Meter) -> tuple[Held | None, Line]:
     """The branch of the intent, by identity. A name that another branch has taken since says nothing about it."""
     try:
-        held = engine.latest_of(intent.branch.identity, meter)
+        main = engine.known(MAIN)
+        if main is not None and main.state.identity == intent.branch.identity:
+            held: Held | None = read_current(
+                engine, MAIN, meter=meter
+            )  # of many intents, only the first reads it whole
+        else:
+            held = engine.latest_of(intent.branch.identity, meter)
     except NotFound:
         held = None
     if held is not None:

@@ -133,11 +133,13 @@ def recover_one(
         return _finish(engine, intent, plan, found, meter)
     if plan is None or found.held is None:
         raise AssertionError("only a plan on a live branch gets here")
-    engine.durable.before_rolling_forward(applied=intent.state == APPLIED and intent.durable)
-    if decision is Decision.ROLL_FORWARD and _roll_forward(engine, plan, found, meter):
-        tables = _moves(plan)
-        _record(engine, intent, audit.ROLLED_FORWARD, tables)
-        return _end(engine, intent, decision, meter, tables)
+    if decision is Decision.ROLL_FORWARD:
+        engine.durable.before_rolling_forward(applied=intent.state == APPLIED and intent.durable)
+        if _roll_forward(engine, plan, found, meter):
+            tables = _moves(plan)
+            _record(engine, intent, audit.ROLLED_FORWARD, tables)
+            return _end(engine, intent, decision, meter, tables)
+        found = replace(found, held=None)
     return _roll_back(engine, intent, plan, found, min(within_s, UNDO_DEADLINE_S), meter)
 
 
@@ -191,6 +193,8 @@ def _roll_back(
         give_way=lambda _op, _rank: False,
         meter=meter,
         record=True,
+        # With nothing to restore the abort is one swap, which lands on this very state or is tried on the newest.
+        held=found.held,
     )
     if isinstance(result, WasPublished):
         tables = _moves(plan)
