@@ -3,8 +3,10 @@
     python -m omnigraph.testing rot [--flips N] [--seconds N] [--seed N]
 
 Each flip hits any file that the newest state names (data, blobs, deletions, indexes, version and transaction files of tables and of
-the manifest) or an intent. `verify --deep` has to name that file; a reader that checks, a merge, an upkeep run and a fill have to
-refuse it or never use it; what is published stays. The calls run in a process of its own, whose memory is bounded by twice that
+the manifest), an intent or a staging record. `verify --deep` has to name that file. Each call gets a copy of the damaged graph, and has
+to refuse it or never use the file: what a reader that checks finds afterwards is damage, or the rows that the call leaves of a
+sound graph. Reads, row writes and merges are opened with ``verify_reads``; optimize, settle, compaction tasks and fills are not,
+because they check by themselves whatever they publish. The calls run in a process of its own, whose memory is bounded by twice that
 of the undamaged run, and whose time is bounded as processor time: a loaded machine makes no finding. Prints a ledger with the
 longest call; exit code 1 if there is a finding.
 """
@@ -12,13 +14,14 @@ longest call; exit code 1 if there is a finding.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import random
 import resource
 import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -33,11 +36,13 @@ from omnigraph.table.dataset import TableRef
 from omnigraph.table.files import live_files, version_files
 from omnigraph.testing.bounds import Bounds, NeverEnds, hear
 from omnigraph.testing.children import Child
+from omnigraph.upkeep.distribute import RewriteTask
 
 SCHEMA: Final = """
 node Person { name: String @key  age: I32? @index  photo: Blob? }
 edge Knows: Person -> Person
 """
+SIDE: Final = "side"
 BOUNDS: Final = Bounds()
 _ROWS = 60
 _BLOB_BYTES: Final = (10, 80_000, 5_000_000)
@@ -57,6 +62,14 @@ def make(root: Path) -> None:
         graph.load([{"type": "Person", "data": {"name": "p5", "age": 7}}], mode="merge")
         graph.mutate('query q() { delete Person where name = "p50" }')
         graph.load([{"type": "Person", "data": {"name": f"late{n}"}} for n in range(3)], mode="append")
+
+
+def branch_off(root: Path) -> None:
+    """Make a branch that reads most of its rows from the files of main. Its tables name these by their path, so that the graph
+    is whole at this place alone."""
+    with graphs.open(root) as graph:
+        graph.branches.create(SIDE)
+        graph.load([{"type": "Person", "data": {"name": "p9", "age": 90}}], mode="merge", branch=SIDE)
 
 
 def live(root: Path) -> list[str]:
@@ -114,38 +127,76 @@ def _interrupted(root: Path) -> str:
     raise AssertionError("the write was to be interrupted")
 
 
-def _calls() -> Iterator[tuple[str, Callable[[Graph], Any]]]:
-    yield "read", lambda graph: [graph.snapshot().to_arrow(one).num_rows for one in ("Person", "Knows")]
-    yield "merge", lambda graph: graph.load([{"type": "Person", "data": {"name": "p7", "age": 99}}], mode="merge")
-    yield "optimize", lambda graph: graph.optimize()
-    text = SCHEMA.replace("photo", "size: I32 photo")
-    yield "fill", lambda graph: graph.schema.apply(text, fill={"Person.size": 1})
+def _staged(root: Path) -> str:
+    """Leave a staging record. Return its key."""
+    with graphs.open(root) as graph:
+        return layout.staging_key(graph.begin(tables=["Person"]).id)
 
 
-def _judge(say: Callable[[Any], None], root: str, path: str, expected: dict[str, list[dict[str, Any]]] | None) -> None:
-    """Say what is wrong, and how much memory it took. ``expected``: the rows; None where they are to be said."""
+@dataclass(frozen=True)
+class Call:
+    """``checks``: whether it checks what it publishes by itself, so that its handle needs no ``verify_reads``."""
+
+    name: str
+    run: Callable[[Graph], Any]
+    checks: bool = False
+
+
+def calls() -> tuple[Call, ...]:
+    wider = SCHEMA.replace("photo", "size: I32 photo")
+    changed = [{"type": "Person", "data": {"name": "p7", "age": 99}}]
+    return (
+        Call("read", lambda graph: [graph.snapshot().to_arrow(one).num_rows for one in ("Person", "Knows")]),
+        Call("merge", lambda graph: graph.load(changed, mode="merge")),
+        Call("branch merge", lambda graph: graph.branches.merge(SIDE)),
+        Call("compact", _compact, checks=True),
+        Call("optimize", lambda graph: graph.optimize(), checks=True),
+        Call("settle", lambda graph: graph.optimize(branches=[SIDE], settle=True), checks=True),
+        Call("fill", lambda graph: graph.schema.apply(wider, fill={"Person.size": 1}), checks=True),
+    )
+
+
+def _compact(graph: Graph) -> None:
+    """What executors do: a task has no handle, and knows the graph by its path and the lines of its input alone."""
+    tasks = [RewriteTask.from_json(task.to_json()) for task in graph.plan_compaction().tasks]
+    graph.commit_compaction([task.run() for task in tasks])
+
+
+def _judge(
+    say: Callable[[Any], None], source: str, root: str, path: str, expected: dict[str, list[dict[str, Any]]] | None
+) -> None:
+    """Say what is wrong, and how much memory it took. ``source``: the damaged graph, of which each call gets a copy at ``root``.
+    ``expected``: the rows; None where they are to be said."""
     found: list[str] = []
     rows: dict[str, list[dict[str, Any]]] = {}
     took: dict[str, float] = {}
     say("verify")
+    _copy(source, root)
     began = time.process_time()
     if expected is not None and not _named(root, path):
         found.append(f"verify does not name {path}")
     took["verify"] = time.process_time() - began
-    for name, call in _calls():
-        say(name)
+    for call in calls():
+        say(call.name)
+        _copy(source, root)
         began = time.process_time()
         try:
-            with graphs.open(root, verify_reads=True) as graph:
-                call(graph)
-                rows[name] = _rows(graph)
+            with graphs.open(root, verify_reads=not call.checks) as graph:
+                call.run(graph)
+            with graphs.open(root, read_only=True, verify_reads=True) as graph:
+                rows[call.name] = _rows(graph)
         except OmnigraphError:
             continue  # it says that something is damaged; what, the command above has said
         finally:
-            took[name] = time.process_time() - began
-        if expected is not None and rows[name] != expected[name]:
-            found.append(f"{name} published what it read from {path}")
+            took[call.name] = time.process_time() - began
+        if expected is not None and rows[call.name] != expected[call.name]:
+            found.append(f"{call.name} published what it read from {path}")
     say(Judged(tuple(found), rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, took))
+
+
+def _copy(source: str | Path, root: str | Path) -> None:
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(source, root)
 
 
 def _named(root: str, path: str) -> bool:
@@ -157,8 +208,16 @@ def _named(root: str, path: str) -> bool:
 
 
 def _rows(graph: Graph) -> list[dict[str, Any]]:
-    people = graph.snapshot().to_arrow("Person", columns=["name", "age"])
-    return sorted(people.to_pylist(), key=lambda row: str(row["name"]))
+    """Every row of both branches, blobs by their digest."""
+    found: list[dict[str, Any]] = []
+    for branch in (MAIN, SIDE):
+        snapshot = graph.snapshot(branch)
+        people = snapshot.to_arrow("Person").to_pylist()
+        for row in people:
+            row["photo"] = None if row["photo"] is None else hashlib.sha256(row["photo"]).hexdigest()
+        found += sorted(people, key=lambda row: str(row["name"]))
+        found += sorted(snapshot.to_arrow("Knows").to_pylist(), key=lambda row: str(row["id"]))
+    return found
 
 
 def run(
@@ -186,18 +245,23 @@ def _run(
     prepare: Callable[[Path], Any],
     told: Callable[[str], None],
 ) -> Report:
-    sound = base / "sound"
-    make(sound)
-    files = [path for path in live(sound) if (sound / path).stat().st_size]
+    place = base / "graph"  # where every copy lies when something is done to it
+    sound, pending, staged = base / "sound", base / "pending", base / "staged"
+    make(place)
+    branch_off(place)
+    shutil.copytree(place, sound)
     by_kind: dict[str, list[str]] = {}
-    for path in files:
-        by_kind.setdefault(_kind(path), []).append(path)
-    pending = base / "pending"
-    shutil.copytree(sound, pending)
-    intent = _interrupted(pending)
-    by_kind["intent"] = [intent]
+    for path in live(sound):
+        if (sound / path).stat().st_size:
+            by_kind.setdefault(_kind(path), []).append(path)
+    by_kind["intent"] = [_interrupted(place)]
+    shutil.copytree(place, pending)
+    _copy(sound, place)
+    by_kind["staging record"] = [_staged(place)]
+    shutil.copytree(place, staged)
+    sources = {"intent": pending, "staging record": staged}
     prepare(sound)
-    whole = _undamaged(sound, base / "whole")
+    whole = _undamaged(sound, place)
     longest = max(whole.took.items(), key=lambda one: one[1])
     kinds: Counter[str] = Counter()
     findings: list[str] = []
@@ -206,17 +270,16 @@ def _run(
             break
         kind = sorted(by_kind)[number % len(by_kind)]
         path = rng.choice(by_kind[kind])
-        root = base / f"g{number}"
-        shutil.copytree(pending if kind == "intent" else sound, root)
-        at, bit = rng.randrange((root / path).stat().st_size), rng.randrange(8)
-        flip(root / path, at=at, bit=bit)
+        source = sources.get(kind, sound)
+        at, bit = rng.randrange((source / path).stat().st_size), rng.randrange(8)
+        flip(source / path, at=at, bit=bit)
         kinds[kind] += 1
-        judged = _judged(root, path, whole)
+        judged = _judged(source, place, path, whole)
+        flip(source / path, at=at, bit=bit)
         longest = max((longest, *judged.took.items()), key=lambda one: one[1])
         for finding in judged.findings:
             findings.append(f"{finding} (byte {at}, bit {bit})")
             told(findings[-1])
-        shutil.rmtree(root)
     return Report(sum(kinds.values()), dict(kinds), tuple(findings), longest)
 
 
@@ -225,17 +288,16 @@ def _kind(path: str) -> str:
     return parts[1] if parts[0] == layout.MANIFEST else "blobs" if parts[2] == "data" and len(parts) > 4 else parts[2]
 
 
-def _undamaged(sound: Path, root: Path) -> Judged:
-    shutil.copytree(sound, root)
-    with Child(_judge, str(root), "", None) as child:
+def _undamaged(sound: Path, place: Path) -> Judged:
+    with Child(_judge, str(sound), str(place), "", None) as child:
         _, judged = _last_heard(child)
-    shutil.rmtree(root)
-    assert judged is not None, "the calls have to end on an undamaged graph"
+    missed = set() if judged is None else {call.name for call in calls()} - judged.rows.keys()
+    assert judged is not None and not missed, f"the calls have to end on an undamaged graph: {missed or 'all'}"
     return judged
 
 
-def _judged(root: Path, path: str, whole: Judged) -> Judged:
-    with Child(_judge, str(root), path, whole.rows) as child:
+def _judged(source: Path, place: Path, path: str, whole: Judged) -> Judged:
+    with Child(_judge, str(source), str(place), path, whole.rows) as child:
         try:
             call, judged = _last_heard(child)
         except NeverEnds as error:

@@ -17,11 +17,12 @@ from omnigraph.commit.lines import UNKNOWN_INTENT, GraphLines, owned_keys, read_
 from omnigraph.commit.txn import pinned_table
 from omnigraph.core import progress
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
-from omnigraph.core.errors import Corruption, OmnigraphError
+from omnigraph.core.errors import Corruption, NotFound, OmnigraphError, UnsupportedStorage
 from omnigraph.core.interrupts import is_interrupt
 from omnigraph.core.meter import Meter
 from omnigraph.core.pace import Pace
 from omnigraph.core.shown import count_text
+from omnigraph.distributed.staging_record import Records
 from omnigraph.manifest import lineage
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.checkpoints import list_checkpoints
@@ -61,6 +62,8 @@ def verify(
         for trouble in troubles
     ]
     problems += _checkpoint_problems(engine, meter)
+    if deep:
+        problems += _staging_problems(engine, meter)
     held_by_branch = {branch: lines.named(branch).held for branch in lines.scope(branches)}
     files = FileCheck(engine)
     for branch, held in held_by_branch.items():
@@ -112,6 +115,7 @@ def verify_files(
     lines = read_lines(engine, meter)
     problems += [Problem(DAMAGE, trouble.code, trouble.message) for trouble in lines.troubles]
     problems += _checkpoint_problems(engine, meter)
+    problems += _staging_problems(engine, meter)
     held_by_branch = {branch: lines.named(branch).held for branch in lines.scope(branches)}
     every = [pin for held in held_by_branch.values() for pin in held.state.tables.values()]
     pins = {(pin.location, pin.ref): pin for pin in every}  # branches share most tables
@@ -188,6 +192,21 @@ def _checkpoint_problems(engine: Engine, meter: Meter) -> Iterator[Problem]:
             state_of(engine, checkpoint, meter)
     except OmnigraphError as error:
         yield Problem(DAMAGE, "unreadable-checkpoint", error.message)
+
+
+def _staging_problems(engine: Engine, meter: Meter) -> Iterator[Problem]:
+    """A record that does not read: nothing can be loaded under it, and a cleanup spares what it may name."""
+    records = Records(engine.store)
+    for entry in engine.store.list(layout.STAGING, meter=meter):
+        staging_id = layout.record_ulid(entry.key)
+        if staging_id is None:
+            continue
+        try:
+            records.read(staging_id, meter)
+        except (NotFound, UnsupportedStorage):
+            continue  # it was loaded meanwhile, or a later release has written it
+        except Corruption as error:
+            yield Problem(DAMAGE, "unreadable-staging-record", error.message)
 
 
 def _history_problems(engine: Engine, held: Held, meter: Meter) -> Iterator[Problem]:
