@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 import omnigraph as og
 
@@ -33,6 +34,15 @@ def mutate(text: str, **options: Any) -> Call:
 
 def plan(fill: Any, schema: str = WIDER) -> Call:
     return lambda g: g.schema.plan(schema, fill=fill)
+
+
+def opened_with_group(value: str) -> Call:
+    def call(g: og.Graph) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OMNIGRAPH_GROUP", value)
+            og.open(g.uri, read_only=True).close()
+
+    return call
 
 
 def beside(g: og.Graph, name: str) -> str:
@@ -81,6 +91,7 @@ CALLS: tuple[tuple[str, str, Call, Call], ...] = (
     ),
     ("options.py", "pass a number of seconds", load([ROW], deadline_s=float("inf")), load([ROW], deadline_s=5)),
     ("options.py", "decode the text as UTF-8", load([ROW], actor="\ud800"), load([ROW], actor="x")),
+    ("options.py", "set it to 1, or unset it", opened_with_group("maybe"), opened_with_group("1")),
     (
         "options.py",
         "leave bad_rows_max out",
