@@ -307,11 +307,11 @@ NAMES = (
         "core/errors.py",
         "`omnigraph lint --query FILE` checks a whole file",
         lambda: (
-            Path("bad.gq").write_text("query q() { delete Nobody where name = 1 }\n"),
+            Path("bad.gq").write_text("query q() { insert Person { age: 1 } }\n"),
             ("mutate", GRAPH, "--query", "bad.gq"),
         )[1],
         3,
-        ("Nobody",),
+        ("Person.name",),
         fills={"FILE": "bad.gq --schema social.pg"},
         then=after("mutate", GRAPH, "-e", 'delete Person where name = "Ann"'),
     ),
