@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from omnigraph.options import CommitOptions, LoadOptions
     from omnigraph.read.snapshot import Snapshot
     from omnigraph.schema import parse_schema
+    from omnigraph.upkeep.distribute import CompactionResult, CompactionTask
     from omnigraph.wire.receipt import CheckReport, LoadPlan, Receipt
     from omnigraph.write.sources.batch import Batch, CsvOptions, TableFile
     from omnigraph.write.sources.key_derivation import derive_keys
@@ -33,6 +34,8 @@ STORAGE_VERSION: int = 5
 _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Batch": ("omnigraph.write.sources.batch", "Batch"),
     "CommitOptions": ("omnigraph.options", "CommitOptions"),
+    "CompactionResult": ("omnigraph.upkeep.distribute", "CompactionResult"),
+    "CompactionTask": ("omnigraph.upkeep.distribute", "CompactionTask"),
     "CsvOptions": ("omnigraph.write.sources.batch", "CsvOptions"),
     "Graph": ("omnigraph.graph", "Graph"),
     "LoadOptions": ("omnigraph.options", "LoadOptions"),
@@ -61,6 +64,8 @@ __all__ = [
     "Batch",
     "CheckReport",
     "CommitOptions",
+    "CompactionResult",
+    "CompactionTask",
     "CsvOptions",
     "Graph",
     "LoadOptions",

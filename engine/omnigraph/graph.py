@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from omnigraph.read.sql import Params, SqlResult
     from omnigraph.schema import Catalog
     from omnigraph.upkeep.checkpoints import Checkpoints
-    from omnigraph.upkeep.distribute import CompactionPlan, RewriteResult
+    from omnigraph.upkeep.distribute import CompactionPlan, CompactionResult
     from omnigraph.upkeep.notes import Notes
     from omnigraph.wire.cleanup import CleanupPlan, CleanupReport
     from omnigraph.wire.history import Commit, Commits, RowHistory
@@ -712,7 +712,7 @@ class Graph:
         with self._doing("plan_compaction"):
             return plan_compaction(self._engine, types=types, target_rows=target_rows, memory_mb=memory_mb)
 
-    def commit_compaction(self, results: Iterable[RewriteResult], *, actor: str | None = None) -> OptimizeReport:
+    def commit_compaction(self, results: Iterable[CompactionResult], *, actor: str | None = None) -> OptimizeReport:
         """Commit what the tasks of a plan have written; what a writer has overtaken is left out and named."""
         from omnigraph.upkeep.distribute import commit_compaction
 

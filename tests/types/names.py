@@ -33,6 +33,9 @@ reveal_type(graph.commits()[0])  # Commit
 reveal_type(graph.commits()[0].id)  # str
 reveal_type(graph.commits()[0].actor)  # str | None
 reveal_type(graph.commits()[0].created_at)  # datetime
+reveal_type(graph.commits()[0].merge)  # Mapping[str, Any] | None
+reveal_type(graph.commits()[0].reverts)  # tuple[str, ...] | None
+reveal_type(graph.commits()[0].recovered_by)  # str | None
 reveal_type(graph.commit("01M7QBWRZF1TGD3HZ9J8VKY7RZ"))  # Commit
 reveal_type(graph.outcome("01M7QBWRZF1TGD3HZ9J8VKY7RZ"))  # Outcome
 reveal_type(graph.outcome("01M7QBWRZF1TGD3HZ9J8VKY7RZ").landed)  # bool
@@ -55,6 +58,9 @@ reveal_type(graph.optimize())  # OptimizeReport
 reveal_type(graph.ensure_indices())  # OptimizeReport
 reveal_type(graph.compact_manifest())  # ManifestReport
 reveal_type(graph.plan_compaction())  # CompactionPlan
+reveal_type(graph.plan_compaction().tasks[0])  # CompactionTask
+reveal_type(og.CompactionTask.from_json("{}"))  # CompactionTask
+reveal_type(og.CompactionTask.from_json("{}").run())  # CompactionResult
 reveal_type(graph.branches)  # Branches
 reveal_type(graph.branches.create("a"))  # BranchInfo
 reveal_type(graph.branches.list())  # BranchList

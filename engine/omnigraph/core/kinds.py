@@ -91,7 +91,7 @@ _CLASSES: Final = frozenset(
         "LoadOptions",
         "PartsReport",
         "RecordBatch",
-        "RewriteResult",
+        "CompactionResult",
         "SchemaPlan",
         "StagedFragments",
         "StagedPart",

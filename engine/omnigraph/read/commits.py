@@ -81,5 +81,8 @@ def commit_of(row: CommitRow, branch: str, swap: tuple[str, ...]) -> Commit:
         manifest_version=row.manifest_version,
         idempotency_key=row.idempotency_key,
         schema=row.schema,
+        merge=row.merge,
+        reverts=row.reverts,
+        recovered_by=row.recovered_by,
         grouped_with=tuple(one for one in swap if one != row.commit_id),
     )

@@ -82,7 +82,7 @@ def _carried(found: TaskDocument | ResultDocument) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class RewriteTask(_Rewrite):
+class CompactionTask(_Rewrite):
     """A group of fragments to be rewritten as fewer. ``run`` works in any process that reaches the store."""
 
     fragments: int
@@ -94,7 +94,7 @@ class RewriteTask(_Rewrite):
         return self._document("task", self.task)
 
     @classmethod
-    def from_json(cls, text: Text) -> RewriteTask:
+    def from_json(cls, text: Text) -> CompactionTask:
         """Read what ``to_json`` made. Raises ``InvalidInput`` for anything else."""
         found = read_task(text)
         lance = json.dumps(found.task)
@@ -104,9 +104,9 @@ class RewriteTask(_Rewrite):
         return cls(**carried, fragments=count, rows=rows, bytes=size, task=lance)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RewriteTask.from_json, (self.to_json(),)
+        return CompactionTask.from_json, (self.to_json(),)
 
-    def run(self, storage_options: Mapping[str, str] | None = None) -> RewriteResult:
+    def run(self, storage_options: Mapping[str, str] | None = None) -> CompactionResult:
         """Write the new files. No version names them before ``commit_compaction``."""
         layout.check_under_root(self.location)
         tables = Tables(open_store(self.uri, storage_options))
@@ -115,11 +115,11 @@ class RewriteTask(_Rewrite):
         carried = {name: getattr(self, name) for name in _CARRIED}
         lance = compaction.result_to_json(result)
         lines = _lines(files_of(json.loads(lance)["new_fragments"]), tables.uri(ref))
-        return RewriteResult(**carried, files=lines, result=lance)
+        return CompactionResult(**carried, files=lines, result=lance)
 
 
 @dataclass(frozen=True)
-class RewriteResult(_Rewrite):
+class CompactionResult(_Rewrite):
     """What a task has written."""
 
     result: str = field(repr=False)
@@ -128,16 +128,16 @@ class RewriteResult(_Rewrite):
         return self._document("result", self.result)
 
     @classmethod
-    def from_json(cls, text: Text) -> RewriteResult:
+    def from_json(cls, text: Text) -> CompactionResult:
         """Read what ``to_json`` made. Raises ``InvalidInput`` for anything else."""
         found = read_result(text)
         return cls(**_carried(found), result=json.dumps(found.result))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RewriteResult.from_json, (self.to_json(),)
+        return CompactionResult.from_json, (self.to_json(),)
 
 
-def _check_files(engine: Engine, pin: Pin, results: Iterable[RewriteResult], meter: Meter) -> None:
+def _check_files(engine: Engine, pin: Pin, results: Iterable[CompactionResult], meter: Meter) -> None:
     """Refuse results of which a file is not there as it was written: a commit looks at none."""
     base = TableRef(pin.location, pin.ref).relative
     wanted = {f"{base}/{path}": size for one in results for path, size, _ in one.files}
@@ -165,7 +165,7 @@ class CompactionPlan(Model):
 
     uri: str
     branch: str
-    tasks: tuple[RewriteTask, ...]
+    tasks: tuple[CompactionTask, ...]
 
     @property
     def bytes(self) -> int:
@@ -199,7 +199,7 @@ def plan_compaction(
     meter = meter or Meter()
     limits = check_limits(target_rows, memory_mb)
     held = engine.latest(branch, meter)
-    tasks: list[RewriteTask] = []
+    tasks: list[CompactionTask] = []
     op = new_ulid(engine.clock)
     for key in select_keys(engine.catalog(held.state.schema), types):
         pin = held.state.tables[key]
@@ -210,11 +210,11 @@ def plan_compaction(
 
 def _tasks(
     engine: Engine, op: str, branch: str, pin: Pin, mark: str | None, limits: Limits, meter: Meter
-) -> list[RewriteTask]:
+) -> list[CompactionTask]:
     handle = engine.tables.open(TableRef(pin.location, pin.ref), pin.version, meter)
     signature = tuple(sorted(compaction.index_signature(handle)))
     return [
-        RewriteTask(
+        CompactionTask(
             op=op,
             uri=engine.uri,
             branch=branch,
@@ -236,14 +236,14 @@ def _tasks(
 
 
 def commit_compaction(
-    engine: Engine, results: Iterable[RewriteResult], *, actor: str | None = None, meter: Meter | None = None
+    engine: Engine, results: Iterable[CompactionResult], *, actor: str | None = None, meter: Meter | None = None
 ) -> OptimizeReport:
     """Commit what tasks have written, in turns. What a writer has overtaken is left out and said: plan it again."""
     meter = meter or Meter()
     given = list(results)
     branch = _check(engine, given)
     state = engine.latest(branch, meter).state
-    by_table: dict[str, list[RewriteResult]] = {}
+    by_table: dict[str, list[CompactionResult]] = {}
     for one in given:
         by_table.setdefault(one.table_key, []).append(one)
     reports: dict[str, TableReport] = {}
@@ -266,10 +266,10 @@ def commit_compaction(
     return OptimizeReport(engine.uri, (branch,), tuple(reports.values()), None, tuple(commits))
 
 
-def _check(engine: Engine, given: list[RewriteResult]) -> str:
+def _check(engine: Engine, given: list[CompactionResult]) -> str:
     """All of one graph and one branch, and ours."""
     for one in given:
-        if not isinstance(one, RewriteResult):
+        if not isinstance(one, CompactionResult):
             raise InvalidInput(f"commit_compaction takes what tasks return, not {type(one).__name__}")
         if one.uri != engine.uri:
             raise InvalidInput(f"a result of {one.uri} cannot be committed to {engine.uri}")
@@ -279,7 +279,7 @@ def _check(engine: Engine, given: list[RewriteResult]) -> str:
     return branches.pop()
 
 
-def _work(pin: Pin, mine: list[RewriteResult]) -> UpkeepWork:
+def _work(pin: Pin, mine: list[CompactionResult]) -> UpkeepWork:
     results = tuple(compaction.result_from_json(one.result) for one in mine)
     signature = frozenset((name, uuid) for name, uuid in mine[0].signature)
     return UpkeepWork(pin.key, pin, mine[0].mark, (CommitRewrites(results, signature),))

@@ -15,7 +15,10 @@ from omnigraph.wire.receipt import TableChange
 @dataclass(frozen=True)
 class Commit(Model):
     """One commit of a graph. ``tables``: what it did to each table it changed; ``grouped_with``: the other commits of its
-    swap; ``schema``: the ids of the schema before and after, and the steps with their fills, where it changed the schema."""
+    swap; ``schema``: the ids of the schema before and after, and the steps with their fills, where it changed the schema.
+    ``merge``: what was merged, where it is a merge: identity and ref of the source's line, its version of the manifest, the
+    source's ``commit`` and the ``bases``. ``reverts``: the commits that it takes back. ``recovered_by``: the actor of
+    the recovery that published it, where its own process had ended: ``graph.recoveries()`` says which process that was."""
 
     id: str
     parents: tuple[str, ...]
@@ -28,6 +31,9 @@ class Commit(Model):
     idempotency_key: str | None = None
     grouped_with: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
+    merge: Mapping[str, Any] | None = None
+    reverts: tuple[str, ...] | None = None
+    recovered_by: str | None = None
 
     def __repr__(self) -> str:
         by = f" by {self.actor}" if self.actor is not None else ""

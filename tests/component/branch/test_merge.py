@@ -65,7 +65,11 @@ def test_what_a_branch_did_is_done_to_a_target_that_stood_still(graph: Graph) ->
     people = receipt.tables["node:Person"]
     assert (people.inserted, people.updated, people.deleted) == (1, 1, 1)
     commit = graph.commits(limit=1)[0]
-    assert commit.kind == "merge" and commit.parents == (head, graph.commits("b", limit=1)[0].id)
+    last = graph.commits("b", limit=1)[0].id
+    assert commit.kind == "merge" and commit.parents == (head, last)
+    assert commit.merge is not None and (commit.merge["commit"], commit.merge["bases"]) == (last, [head])
+    assert graph.commit(commit.id).merge == commit.to_dict()["merge"] == commit.merge
+    assert graph.commit(last).merge is None
     assert graph.branches.merge("b").outcome == "up_to_date"
 
 

@@ -54,8 +54,10 @@ def test_a_bad_load_is_taken_back_by_putting_the_old_versions_back(graph: Graph)
     assert vias(graph, receipt.commit_id) == {"edge:Knows": "restore", "node:Person": "restore"}
     assert receipt.tables["node:Person"].inserted is None
     assert graph.commits(limit=1)[0].parents == (bad,)
-    row: Any = graph._engine.history.find(graph._engine.latest("main"), receipt.commit_id)
-    assert row.reverts == (bad,)
+    newest = graph.commits(limit=1)[0]
+    assert newest.reverts == graph.commit(newest.id).reverts == (bad,)
+    assert newest.to_dict()["reverts"] == [bad] and newest.merge is None and newest.recovered_by is None
+    assert graph.commit(bad).reverts is None
 
 
 def test_an_undo_is_undone_by_an_undo(graph: Graph) -> None:

@@ -38,6 +38,8 @@ def test_a_commit_is_taken_back(run: Run, folder: Path) -> None:
     assert f"takes back {bad}" in plan.out and "node:Person" in plan.out and age_of_ann() == 99
     done = run("revert", "social.omni", bad, "--json").result
     assert done["kind"] == "revert" and done["commit_id"] == head_of("social.omni") and age_of_ann() == before
+    shown = run("commit", "show", "social.omni", done["commit_id"])
+    assert f"reverts           {bad}\n" in shown.out and "merge" not in shown.out and "recovered_by" not in shown.out
     good = changed(age=50)
     changed(age=51)
     assert run("restore", "social.omni", good, "--dry-run", "--json").result["tables"].keys() == {"node:Person"}
@@ -48,12 +50,14 @@ def test_a_commit_is_taken_back(run: Run, folder: Path) -> None:
 def test_a_branch_is_merged(run: Run, folder: Path) -> None:
     branched()
     assert "has everything of review" in run("branch", "merge", "social.omni", "review").out
-    changed("review")
+    taken = changed("review")
     plan = run("branch", "merge", "social.omni", "review", "--dry-run")
     assert "fast_forward, 1 commit would come along" in plan.out and age_of_ann() != 99
     done = run("branch", "merge", "social.omni", "review", "--delete-source", "--json").result
     assert (done["outcome"], done["source"], done["branch"], done["warnings"]) == ("fast_forward", "review", "main", [])
     assert age_of_ann() == 99
+    shown = run("commit", "show", "social.omni", done["commit_id"])
+    assert f"merge             {taken}\n" in shown.out and "reverts" not in shown.out
 
 
 def test_conflicts_are_listed_and_written_for_a_load(run: Run, folder: Path) -> None:

@@ -25,6 +25,7 @@ from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.boundary import ALL
 from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.read.commits import list_commits
 from omnigraph.store import layout
 from omnigraph.table import dataset
 from omnigraph.testing.content import content_of, faults_of, history_of
@@ -72,7 +73,9 @@ def test_a_write_rolled_forward_keeps_its_id_and_actor_and_leaves_one_row(engine
         "RolledForward", plan.op, plan.head, (plan.head,), 1, "ada",
     )  # fmt: skip
     assert row.branch == {"name": "main", "identity": plan.branch.identity}
-    assert row.recovered_by == engine.owner.token
+    [commit] = list_commits(engine, limit=1)
+    assert row.recovered_by == engine.owner.token and commit.recovered_by == "omnigraph:recovery"
+    assert [one.recovered_by for one in list_commits(engine)[1:]] == [None] * (len(history_of(engine)) - 1)
     assert row.tables == {key: {"from": 1, "to": 2} for key in TWO}
     assert faults_of(engine) == []
 

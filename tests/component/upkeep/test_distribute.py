@@ -15,7 +15,6 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.graph import Graph
-from omnigraph.upkeep.distribute import RewriteResult, RewriteTask
 from tests.component.upkeep.material import engine_of, make, people, pin_of
 
 
@@ -112,8 +111,8 @@ def _documents(graph: Graph) -> tuple[str, str]:
 
 
 def test_tasks_and_results_travel_as_documents(graph: Graph) -> None:
-    tasks = [RewriteTask.from_json(task.to_json()) for task in graph.plan_compaction().tasks]
-    results = [RewriteResult.from_json(task.run().to_json()) for task in tasks]
+    tasks = [og.CompactionTask.from_json(task.to_json()) for task in graph.plan_compaction().tasks]
+    results = [og.CompactionResult.from_json(task.run().to_json()) for task in tasks]
     for result in results:
         assert result.files and all(xxh3 is not None for _, _, xxh3 in result.files)
     assert graph.commit_compaction(results).commits
@@ -140,7 +139,7 @@ def test_tasks_and_results_travel_as_documents(graph: Graph) -> None:
 )
 def test_what_is_no_such_document_is_refused(graph: Graph, which: int, change: Any) -> None:
     text = _documents(graph)[which]
-    reader: Any = (RewriteTask, RewriteResult)[which]
+    reader: Any = (og.CompactionTask, og.CompactionResult)[which]
     assert reader.from_json(text).to_json() == text
     body = json.loads(text)
     broken = {**body, "task": {}, "result": {}} if change == "task" else {**body, **change}

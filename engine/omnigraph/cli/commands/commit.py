@@ -82,8 +82,24 @@ def _changed(tables: dict[str, dict[str, int]]) -> str:
     return ", ".join(_first_three(parts))
 
 
+_SHOWN_APART = frozenset({"tables", "schema", "merge", "reverts", "recovered_by"})
+
+
+def _origin(commit: dict[str, Any]) -> list[tuple[str, str]]:
+    """Where a commit comes from, if not from a write alone: the commit that was merged, those that were taken back, and the
+    recovery that published it."""
+    found = []
+    if commit["merge"]:
+        found.append(("merge", commit["merge"]["commit"]))
+    if commit["reverts"]:
+        found.append(("reverts", ", ".join(commit["reverts"])))
+    if commit["recovered_by"]:
+        found.append(("recovered_by", commit["recovered_by"]))
+    return found
+
+
 def _show_commit(screen: Screen, commit: dict[str, Any]) -> None:
-    screen.pairs([(name, value) for name, value in commit.items() if name not in ("tables", "schema")])
+    screen.pairs([(name, value) for name, value in commit.items() if name not in _SHOWN_APART] + _origin(commit))
     if commit.get("schema"):
         screen.pairs([("schema", commit["schema"]["to"])])
         screen.line()
