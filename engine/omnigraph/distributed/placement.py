@@ -20,6 +20,7 @@ from omnigraph.distributed.pass_rules import Budget
 from omnigraph.distributed.patch_rows import lacking, required
 from omnigraph.distributed.shuffle import Exchange, Passes
 from omnigraph.distributed.stage_task import PartTask, at_pins
+from omnigraph.schema.arrow import table_schema
 from omnigraph.write.base.blocks import blocks_of
 from omnigraph.write.base.changes import Mode, RecordingView, TypeChange
 from omnigraph.write.base.rejects import Finding, Rejected, collect_rejected
@@ -28,7 +29,10 @@ from omnigraph.write.rules.endpoint_policy import EndpointPolicy
 from omnigraph.write.rules.left_out import LeftOut
 from omnigraph.write.rules.quarantine import sift
 from omnigraph.write.rules.validate import Verdict
+from omnigraph.write.rules.value_rules import ValueRules
 from omnigraph.write.sources.again import same_types
+
+Alone = Callable[[PartInput, Txn, TypeChange], Iterator[Finding]]
 
 
 @dataclass(frozen=True)
@@ -57,18 +61,20 @@ def evolved(given: PartInput, txn: Txn) -> bool:
 
 @dataclass(frozen=True)
 class Checker:
-    """``exchange`` is used where comparing the keys of a table here would take more than ``budget``, or ``always``."""
+    """``exchange`` is used where comparing the keys of a table here would take more than ``budget``, or ``always``.
+    ``values``: no task has held the rows against the rules of values, so that it is done here, block by block."""
 
     budget: Budget = field(default_factory=lambda: Budget.of(None))
     exchange: Exchange | None = None
     always: bool = False
+    values: bool = False
 
     def validate(self, given: PartInput, txn: Txn, task: PartTask, mode: Mode) -> CheckResult:
         if evolved(given, txn):
             return self._read_again(given, txn, mode)
         exchange = self._chosen(given)
         if exchange is None:
-            return check_keys(given, txn, mode, self.budget)
+            return check_keys(given, txn, mode, self.budget, values=self.values)
         partitioned = self._partitioned(given, txn, task, mode, exchange)
         answer = partitioned.validate()
         return CheckResult(answer.verdict, adopted=dict(partitioned.adopted), addresses=answer.addresses)
@@ -79,13 +85,15 @@ class Checker:
         if evolved(given, txn):
             result = self._read_again(given, txn, mode)
             return Remaining(LeftOut(), result.verdict, partial(located, txn, given, result))
+        if self.values:
+            return _sort_held(given, txn, mode, policy, _bad_values)
         exchange = self._chosen(given)
         if exchange is None or given.malformed:
             result = self.validate(given, txn, task, mode)
             if result.verdict.ok or given.malformed:
                 return Remaining(LeftOut(), result.verdict, partial(located, txn, given, result))
             if all(self.budget.is_plain(given.rows(key)) for key in given.tables):
-                return _sort_held(given, txn, mode, policy)
+                return _sort_held(given, txn, mode, policy, _lacking)
         partitioned = self._partitioned(given, txn, task, mode, exchange or Passes())
         answer = partitioned.sift(policy)
         result = CheckResult(answer.verdict, adopted=dict(partitioned.adopted), addresses=answer.addresses)
@@ -109,11 +117,12 @@ class Checker:
         return PartitionedCheck(given, txn, task, mode, exchange, memory_mb, adopted, frozenset(view.reads))
 
 
-def _sort_held(given: PartInput, txn: Txn, mode: Mode, policy: EndpointPolicy) -> Remaining:
+def _sort_held(given: PartInput, txn: Txn, mode: Mode, policy: EndpointPolicy, alone: Alone) -> Remaining:
+    """``alone``: which rows are bad, whatever others there are. They leave first."""
     dropped: list[RowRef] = []
     changes, earlier, rejected = held_changes(given, txn, mode), ViolationLog(), []
     for at, change in enumerate(changes):
-        found = list(_lacking(given, txn, change))
+        found = list(alone(given, txn, change))
         if found and policy.sets_aside:
             bad = np.unique(np.concatenate([one.rows for one in found]))
             rejected += collect_rejected(found, bad, partial(_row_ref, change))
@@ -140,6 +149,16 @@ def _lacking(given: PartInput, txn: Txn, change: TypeChange) -> Iterator[Finding
     """New rows of a patch without what the schema requires."""
     unnamed = required(change.type, given.unnamed(change.table_key))
     return lacking(blocks_of(change), unnamed, txn) if unnamed else iter(())
+
+
+def _bad_values(given: PartInput, txn: Txn, change: TypeChange) -> Iterator[Finding]:
+    """Rows that break a rule by themselves. All columns are read, block by block; what is said of a row is said at once, as its
+    block is not kept."""
+    rules = ValueRules(change.type, txn.engine.limits)
+    for block in given.blocks(txn, change.table_key, table_schema(change.type).names):
+        for finding in rules.feed(block):
+            said = {int(row): finding.describe(int(row)) for row in finding.rows}
+            yield Finding(finding.rows, said.__getitem__, property=finding.property)
 
 
 def _row_ref(change: TypeChange, row: int) -> RowRef:

@@ -205,13 +205,24 @@ def _validate(txn: Txn, given: Mapping[str, Sequence[StagedFragments]], memory_m
     kinds = {one.kind for every in given.values() for one in every}
     if kinds == {"append"} or kinds == {"overwrite"}:
         mode: Mode = "overwrite" if "overwrite" in kinds else "append"
-        parts = _as_parts(given)
+        parts = as_parts(given)
         return check_keys(PartInput(parts, given, txn.catalog), txn, mode, Budget.of(memory_mb), values=True).verdict
     changes = [_change(txn, key, every) for key, every in sorted(given.items())]
     return validate(changes, txn.catalog, txn, limits=txn.engine.limits)
 
 
-def _as_parts(given: Mapping[str, Sequence[StagedFragments]]) -> list[StagedPart]:
+def check_can_leave(given: Mapping[str, Sequence[StagedFragments]], options: LoadOptions) -> None:
+    """Refuse to leave rows out of an update: what a described update replaces is said by its fragments as a whole."""
+    kinds = {one.kind for every in given.values() for one in every}
+    if options.mode == "merge" or not kinds <= {options.mode}:
+        what = "an update" if options.mode == "merge" or "update" in kinds else f"{', '.join(sorted(kinds))} fragments"
+        raise InvalidInput(
+            f"rows are left out of what was staged as mode={options.mode!r} loads it, append or overwrite, not of {what}",
+            hint='call og.check_staged, leave out the rows that it names where they are staged, and load with on_bad_row="fail"',
+        )
+
+
+def as_parts(given: Mapping[str, Sequence[StagedFragments]]) -> list[StagedPart]:
     """Fragments as if one task had staged each of them."""
     parts = []
     for order, (key, every) in enumerate(sorted(given.items())):

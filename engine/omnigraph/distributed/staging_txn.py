@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit.engine import Engine
@@ -22,7 +23,16 @@ from omnigraph.core.modes import INPUT_MODES
 from omnigraph.core.progress import Listener
 from omnigraph.distributed.fragments import StagedFragments, schema_id_of
 from omnigraph.distributed.stage_task import field_ids
-from omnigraph.distributed.staged_load import Staged, StagedLoad, by_key, forgotten, grouped, listed
+from omnigraph.distributed.staged_load import (
+    Staged,
+    StagedLoad,
+    as_parts,
+    by_key,
+    check_can_leave,
+    forgotten,
+    grouped,
+    listed,
+)
 from omnigraph.distributed.staged_part import StagedPart, Threads, Workers
 from omnigraph.distributed.staging_record import (
     Record,
@@ -337,29 +347,47 @@ class StagingTxn:
         actor: str | None = None,
         idempotency_key: str | None = None,
         on_bad_row: str = "fail",
+        bad_rows_max: int | float | None = None,
+        bounds: Mapping[str, int | float] | None = None,
+        on_missing_endpoint: str | Mapping[str, str] | None = None,
+        quarantine_to: str | Path | None = None,
         expect_head: str | None = None,
         deadline_s: float = 60,
         progress: Listener | None = None,
     ) -> Receipt:
-        """Commit staged fragments: verified to exist, checked on a fresh base, published like any load."""
+        """Commit staged fragments: verified to exist, checked on a fresh base, published like any load. ``on_bad_row`` to
+        ``quarantine_to``: as those of ``Graph.load``. Where rows leave, the fragments that hold them are written again without
+        them; that takes appends or overwrites, and ``checks`` is not asked then."""
         options = self._mine(
             LoadOptions(
                 mode=mode,
                 actor=actor,
                 idempotency_key=idempotency_key,
                 on_bad_row=on_bad_row,
+                bad_rows_max=bad_rows_max,
+                bounds=bounds,
+                on_missing_endpoint=on_missing_endpoint,
+                quarantine_to=quarantine_to,
                 expect_head=expect_head,
                 deadline_s=deadline_s,
             )
         )
         options.check_mode()
-        if on_bad_row != "fail":
-            raise InvalidInput(
-                "staged fragments are loaded whole: on_bad_row must be 'fail'",
-                hint="leave bad rows out while staging; og.check_staged names them",
-            )
         with entering(self._engine, "load", writes=True, listener=progress):
             given = by_key(self, staged if staged is not None else grouped(self.staged))
             for one in (one for every in given.values() for one in every):
                 self._record.check_mine(one)
+            if options.lets_rows_go:
+                return self._run(self._sifted_load(given, options))
             return StagedLoad(self._engine, options, given, checks, self._record).run()
+
+    def _sifted_load(self, given: Mapping[str, Sequence[StagedFragments]], options: LoadOptions) -> PartLoad:
+        """A load of described fragments of which some rows may leave."""
+        from omnigraph.distributed.batch_rows import PartInput
+        from omnigraph.distributed.placement import Checker
+        from omnigraph.distributed.sifted_load import AS_WRITTEN, SiftedLoad
+
+        check_can_leave(given, options)
+        task = self.task(options.mode, rows_per_file=AS_WRITTEN)
+        parts = PartInput(as_parts(given), given, task.catalog)
+        return SiftedLoad(self._engine, options, parts, task, self._record, Threads(), self.add, Checker(values=True))
