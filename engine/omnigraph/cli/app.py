@@ -33,6 +33,7 @@ LOG_VARIABLE = "OMNIGRAPH_LOG"
 LOG_FORMAT_VARIABLE = "OMNIGRAPH_LOG_FORMAT"
 _LEVELS = ("debug", "info", "warning", "error")
 _FORMS = ("json", "text")
+_VERSION = frozenset({"--version", "-V"})
 PIPE_CLOSED = 141  # 128 + SIGPIPE, what a shell shows for any program whose reader has left
 _ULID_CHARS = 26
 _ARGUMENT = re.compile(r"\b(mode|on_bad_row)=\"(\w+)\"")
@@ -262,6 +263,8 @@ def run(argv: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if "--json" in argv and _VERSION.intersection(argv) and not {*argv} - {*_VERSION, "--json"}:
+        argv = ["version", "--json"]
     try:
         code = root().main(args=list(argv), prog_name=PROGRAM, standalone_mode=False)
     except _UsageError as error:

@@ -17,6 +17,8 @@ MeantBranch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The 
 Branches = Annotated[
     list[str] | None, typer.Option("--branch", metavar="NAME", help="This branch only; may be repeated.")
 ]
+Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="This type only; may be repeated.")]
+All = Annotated[bool, typer.Option("--all", help="Print everything, also what does not fit on a screen.")]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to read.")]
 At = Annotated[
     str | None,

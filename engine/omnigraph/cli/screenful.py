@@ -1,4 +1,4 @@
-"""One screen for any number of tables: those that need attention, and a line about the rest."""
+"""One screen for any number of things: those that need attention, and a line about the rest."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ SHOWN_MAX = 20
 T = TypeVar("T")
 
 
-def worth_showing(items: Sequence[T], urgency: Callable[[T], object], *, shown_max: int = SHOWN_MAX) -> Sequence[T]:
-    """All of them if they fit on a screen, else the most urgent, in their own order. Higher is more urgent."""
-    if len(items) <= shown_max:
+def worth_showing(
+    items: Sequence[T], urgency: Callable[[T], object], *, all_: bool = False, shown_max: int = SHOWN_MAX
+) -> Sequence[T]:
+    """All of them if they fit on a screen or are asked for, else the most urgent, in their own order. Higher is more
+    urgent."""
+    if all_ or len(items) <= shown_max:
         return items
     chosen = sorted(range(len(items)), key=lambda index: urgency(items[index]), reverse=True)[:shown_max]  # type: ignore[arg-type, return-value]
     return [items[index] for index in sorted(chosen)]
 
 
-def rest_text(total: int, shown: int) -> str:
-    return f"… and {count_text(total - shown, 'table')} more; --json has all of them"
+def rest_text(total: int, shown: int, one: str, many: str | None = None) -> str:
+    return f"… and {count_text(total - shown, one, many)} more; --all shows them"

@@ -11,7 +11,7 @@ import contextlib
 import gzip
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -36,32 +36,35 @@ Destination: TypeAlias = "str | os.PathLike[str] | IO[bytes] | IO[str]"
 _LARGE_BYTES = 32 * 1024 * 1024
 
 
-def export_text(readers: Sequence[TableReader]) -> str:
-    """All records as one text."""
-    return b"".join(bytes(piece) for reader in readers for _, piece in _pieces(reader)).decode()
+def export_text(readers: Sequence[TableReader], limit: int | None = None) -> str:
+    """All records as one text, or the first of them."""
+    file = io.BytesIO()
+    _write(readers, file, None, limit)
+    return file.getvalue().decode()
 
 
-def export_to(readers: Sequence[TableReader], dest: Destination) -> ExportReport:
+def export_to(readers: Sequence[TableReader], dest: Destination, limit: int | None = None) -> ExportReport:
     """All records into an open file, or into a path, which is there whole or not at all (``.gz`` is compressed)."""
     if isinstance(dest, str | os.PathLike):
         with writing_to(Path(dest), "file"):
             path = _file_path(dest)
         with writing_to(path, "file"), whole_file(path) as file:
-            return _write(readers, file, str(path))
+            return _write(readers, file, str(path), limit)
     if not hasattr(dest, "write"):
         raise InvalidInput(f"an export goes to a path or an open file, not to {type(dest).__name__}")
-    return _write(readers, dest, None)
+    return _write(readers, dest, None, limit)
 
 
-def _write(readers: Sequence[TableReader], file: Any, path: str | None) -> ExportReport:
+def _write(readers: Sequence[TableReader], file: Any, path: str | None, limit: int | None) -> ExportReport:
     as_text = isinstance(file, io.TextIOBase)
     rows: dict[str, int] = {}
     size = 0
-    with progress.phase("writing", total=sum(reader.pin.rows for reader in readers)):
+    with progress.phase("writing", total=rows_to_write(readers, limit)):
         for reader in readers:
             key = reader.declared.table_key
             rows[key] = 0
-            for count, piece in _pieces(reader):
+            left = None if limit is None else limit - sum(rows.values())
+            for count, piece in _pieces(reader, left):
                 rows[key] += count
                 size += len(piece)
                 file.write(str(piece, "utf-8") if as_text else piece)
@@ -69,14 +72,27 @@ def _write(readers: Sequence[TableReader], file: Any, path: str | None) -> Expor
     return ExportReport(path, rows, size)
 
 
+def rows_to_write(readers: Iterable[TableReader], limit: int | None) -> int:
+    """How many rows an export writes."""
+    rows = sum(reader.pin.rows for reader in readers)
+    return rows if limit is None else min(rows, limit)
+
+
 # --- records ------------------------------------------------------------------------------------------------------------
 
 
-def _pieces(reader: TableReader) -> Iterator[tuple[int, memoryview]]:
-    """Records of one table: how many, and their bytes, each with the end of its line."""
+def _pieces(reader: TableReader, limit: int | None) -> Iterator[tuple[int, memoryview]]:
+    """Records of one table, ``limit`` at most: how many, and their bytes, each with the end of its line."""
+    if limit == 0:
+        return
+    left = limit
     for lines in _lines(reader):
+        lines = lines if left is None else lines.slice(0, left)
         if len(lines):
             yield len(lines), memoryview(text_bytes(lines)).cast("B")
+        left = None if left is None else left - len(lines)
+        if left == 0:
+            return
 
 
 def _lines(reader: TableReader) -> Iterator[Any]:

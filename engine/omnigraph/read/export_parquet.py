@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from omnigraph.core import progress
 from omnigraph.core.errors import AlreadyExists, InvalidInput
 from omnigraph.core.ids import new_uuid
-from omnigraph.read.export import whole_file
+from omnigraph.read.export import rows_to_write, whole_file
 from omnigraph.read.export_places import local_path, writing_to
 from omnigraph.read.tables import TableReader
 from omnigraph.wire.data import ExportReport
@@ -26,8 +26,8 @@ from omnigraph.wire.data import ExportReport
 _COMPRESSION: Final = "zstd"
 
 
-def export_parquet(readers: Sequence[TableReader], dest: object) -> ExportReport:
-    """Write one file a type into a folder that is empty or not there yet."""
+def export_parquet(readers: Sequence[TableReader], dest: object, limit: int | None = None) -> ExportReport:
+    """Write one file a type into a folder that is empty or not there yet. ``limit``: rows of all types together."""
     if not isinstance(dest, str | os.PathLike):
         raise InvalidInput(
             f"an export in Parquet goes to a folder, not to {type(dest).__name__}",
@@ -37,9 +37,10 @@ def export_parquet(readers: Sequence[TableReader], dest: object) -> ExportReport
     names = [f"{reader.declared.name}.parquet" for reader in readers]
     rows: dict[str, int] = {}
     with writing_to(folder, "folder"), _empty_folder(folder) as parts:
-        with progress.phase("writing", total=sum(reader.pin.rows for reader in readers)):
+        with progress.phase("writing", total=rows_to_write(readers, limit)):
             for reader, name in zip(readers, names, strict=True):
-                rows[reader.declared.table_key] = _write(reader, parts / name)
+                left = None if limit is None else limit - sum(rows.values())
+                rows[reader.declared.table_key] = _write(reader, parts / name, left)
         size = sum((parts / name).stat().st_size for name in names)
     return ExportReport(str(folder), rows, size)
 
@@ -56,14 +57,17 @@ def write_rows(rows: pa.RecordBatchReader, dest: str | os.PathLike[str]) -> int:
     return count
 
 
-def _write(reader: TableReader, path: Path) -> int:
+def _write(reader: TableReader, path: Path, limit: int | None) -> int:
     count = 0
     with open(path, "xb") as file:
         with pq.ParquetWriter(file, reader.schema, compression=_COMPRESSION) as writer:
-            for batch in reader.batches():
+            for batch in reader.batches() if limit != 0 else ():
+                batch = batch if limit is None else batch.slice(0, limit - count)
                 writer.write_batch(batch)
                 count += batch.num_rows
                 progress.advance(batch.num_rows, bytes=batch.nbytes, subject=reader.declared.table_key)
+                if count == limit:
+                    break
         file.flush()
         os.fsync(file.fileno())
     return count

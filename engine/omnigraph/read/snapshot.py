@@ -245,6 +245,7 @@ class Snapshot:
         types: Iterable[str] | None = None,
         *,
         format: Literal["ndjson"] = "ndjson",
+        limit: int | None = None,
         progress: Listener | None = None,
     ) -> str: ...
 
@@ -255,6 +256,7 @@ class Snapshot:
         types: Iterable[str] | None = None,
         *,
         format: Literal["ndjson", "parquet"] = "ndjson",
+        limit: int | None = None,
         progress: Listener | None = None,
     ) -> ExportReport: ...
 
@@ -264,27 +266,31 @@ class Snapshot:
         types: Iterable[str] | None = None,
         *,
         format: Literal["ndjson", "parquet"] = "ndjson",
+        limit: int | None = None,
         progress: Listener | None = None,
     ) -> str | ExportReport:
         """Write rows as input that ``load`` takes.
 
         ``ndjson``: records, the same bytes for the same state, as text or into a path or an open file. ``parquet``: one
-        file a type, into a folder that is empty or not there yet.
+        file a type, into a folder that is empty or not there yet. ``limit``: stop after so many records: a sample, not a
+        copy, as edges come before the nodes that they join.
         """
         if format not in ("ndjson", "parquet"):
             raise InvalidInput(
                 f"the format of an export is ndjson or parquet, not {str(format)[:80]!r}",
                 hint='pass format="ndjson" or format="parquet"',
             )
+        if limit is not None:
+            whole_number("limit", limit)
         with operating("export", self.uri, listener=progress, clock=self._engine.clock):
             readers = self._chosen(types)
             if format == "parquet":
                 from omnigraph.read.export_parquet import export_parquet
 
-                return export_parquet(readers, dest)
+                return export_parquet(readers, dest, limit)
             from omnigraph.read.export import export_text, export_to
 
-            return export_text(readers) if dest is None else export_to(readers, dest)
+            return export_text(readers, limit) if dest is None else export_to(readers, dest, limit)
 
     # --- names ------------------------------------------------------------------------------------------------------
 

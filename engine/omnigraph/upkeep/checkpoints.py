@@ -10,7 +10,7 @@ from __future__ import annotations
 from omnigraph.commit.engine import MAIN, Engine, gather
 from omnigraph.commit.gate import entering
 from omnigraph.core import failpoints
-from omnigraph.core.errors import AlreadyExists, Corruption, NotFound, OmnigraphError, Reclaimed
+from omnigraph.core.errors import AlreadyExists, Corruption, NotFound, OmnigraphError, PreconditionFailed, Reclaimed
 from omnigraph.core.kinds import methods_checked
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.checkpoints import encode, list_checkpoints, prove, proven_to_keep, remove
@@ -32,11 +32,20 @@ class Checkpoints:
         self._engine = engine
         self._actor = actor
 
-    def create(self, name: str, at: At | None = None, *, branch: str = MAIN, actor: str | None = None) -> Checkpoint:
-        """Pin the head of a branch, or a place: a commit, another checkpoint, a branch, a time."""
+    def create(
+        self,
+        name: str,
+        at: At | None = None,
+        *,
+        branch: str = MAIN,
+        expect_head: str | None = None,
+        actor: str | None = None,
+    ) -> Checkpoint:
+        """Pin the head of a branch, or a place: a commit, another checkpoint, a branch, a time. ``expect_head``: pin only
+        while that is the head of the branch."""
         who = check_actor(actor, self._actor)
         with entering(self._engine, "checkpoints.create", writes=True):
-            return create(self._engine, name, at=at, branch=branch, actor=who)
+            return create(self._engine, name, at=at, branch=branch, expect_head=expect_head, actor=who)
 
     def list(self) -> CheckpointList:
         with entering(self._engine, "checkpoints.list"):
@@ -52,13 +61,26 @@ class Checkpoints:
 
 
 def create(
-    engine: Engine, name: str, *, at: At | None, branch: str, actor: str | None, meter: Meter | None = None
+    engine: Engine,
+    name: str,
+    *,
+    at: At | None,
+    branch: str,
+    actor: str | None,
+    expect_head: str | None = None,
+    meter: Meter | None = None,
 ) -> Checkpoint:
     meter = meter or Meter()
     key = layout.checkpoint_key(str(name))
     # A commit that does not open any more is refused before its name is taken. What stands in the file is the last commit of
     # the swap that made it visible: a state has one name.
     held = engine.latest(branch, meter)
+    if expect_head is not None and held.state.head.commit_id != expect_head:
+        raise PreconditionFailed(
+            f"the head of {branch} is {held.state.head.commit_id}, not {expect_head}",
+            expected=expect_head,
+            actual=held.state.head.commit_id,
+        )
     if at is not None:
         found = find_place(engine, at, branch=branch, meter=meter)
         held, branch = found.held, found.branch

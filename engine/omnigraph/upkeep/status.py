@@ -102,6 +102,7 @@ def status_report(
         notes=_notes(held, pending, engine.timing.grace_s, None if engine.store.is_remote else engine.durable.mode),
         deep=deep,
         branches=tuple(_branch(engine, lines.named(name), meter, deep=deep) for name in lines.scope(branches)),
+        durability=None if engine.store.is_remote else engine.durable.mode.value,
     )
 
 

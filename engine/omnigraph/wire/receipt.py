@@ -200,6 +200,21 @@ class LoadPlan(Model):
     stubs: Mapping[str, Count] = field(default_factory=dict)
     dropped: Mapping[str, Count] = field(default_factory=dict)
 
+    @property
+    def effects(self) -> Mapping[str, tuple[str, ...]]:
+        """Of each table that changes, the kinds of its durable changes, in their order."""
+        return {key: table.effects for key, table in self.tables.items()}
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[str, Count | None]]:
+        """Of each table that changes, its rows by what becomes of them."""
+        return {key: {verb: getattr(table, verb) for verb in _VERBS} for key, table in self.tables.items()}
+
+    @property
+    def read_set(self) -> Mapping[str, Count]:
+        """The same as ``reads``."""
+        return self.reads
+
     def __repr__(self) -> str:
         tables = "; ".join(f"{key}: {'+'.join(table.effects)}" for key, table in self.tables.items())
         return f"<LoadPlan on {self.base_commit} of {self.branch}: {tables or 'nothing to do'}>"

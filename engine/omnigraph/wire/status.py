@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
@@ -135,12 +135,19 @@ class Finding(Model):
     command: str | None = None
 
 
+def _sum(figures: Iterable[int | None]) -> int | None:
+    """None where one of them is not known."""
+    found = list(figures)
+    return sum(one for one in found if one is not None) if None not in found else None
+
+
 @dataclass(frozen=True)
 class StatusReport(Model):
     """``verdict`` is healthy, or attention with the findings that say why. ``notes`` need no action. Figures are of main;
-    ``branches`` has a line for each branch."""
+    ``branches`` has a line for each branch. ``versions`` and ``drift``, of all tables together, are known after a deep look
+    only; ``durability`` is what this handle promises on a local disk, None on an object store; ``intents`` is ``pending``."""
 
-    derived: ClassVar[tuple[str, ...]] = ("totals", "verdict", "verdict_line")
+    derived: ClassVar[tuple[str, ...]] = ("totals", "verdict", "verdict_line", "versions", "drift", "boundary")
 
     uri: str
     branch: str
@@ -155,13 +162,35 @@ class StatusReport(Model):
     notes: tuple[str, ...]
     deep: bool = False
     branches: tuple[BranchStatus, ...] = ()
+    durability: Literal["commit", "relaxed"] | None = None
+
+    @property
+    def fragments(self) -> Count:
+        return sum(table.fragments for table in self.tables)
+
+    @property
+    def versions(self) -> Count | None:
+        return _sum(table.versions for table in self.tables)
+
+    @property
+    def drift(self) -> int | None:
+        return _sum(table.drift for table in self.tables)
+
+    @property
+    def boundary(self) -> Count:
+        """The version of the manifest up to which cleanups have given history up."""
+        return self.manifest.boundary
+
+    @property
+    def intents(self) -> PendingWrites:
+        return self.pending
 
     @property
     def totals(self) -> Totals:
         return Totals(
             len(self.tables),
             self.rows,
-            sum(table.fragments for table in self.tables),
+            self.fragments,
             self.bytes,
             sum(table.reclaimable_bytes for table in self.tables),
         )

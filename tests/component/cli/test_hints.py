@@ -150,7 +150,8 @@ def test_every_option_that_a_message_names_is_one_of_a_command() -> None:
     offered = {option for command in tree.COMMANDS for option in re.findall(r"--[a-z][a-z-]+", help_text(command))}
     assert len(named) > 20
     assert named - offered == {
-        *("--version", "--source", "--batch", "--all", "--add-modules"),
+        *("--version", "--source", "--batch", "--add-modules"),
+        "--limit-rows",  # the former name of --limit, in no help
         *("--seconds", "--seed", "--only", "--store", "--every", "--how", "--image", "--flips"),  # of omnigraph.testing
         *("--graph", "--loads", "--kill-every", "--rounds"),  # of its commands evolve and team
         *("--steps", "--rows"),

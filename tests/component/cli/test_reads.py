@@ -137,7 +137,6 @@ def test_rows_of_a_query_are_written_as_one_parquet_file(run: Run, folder: Path)
     assert pq.read_table("rows.parquet").to_pylist() == [{"name": "Ann", "age": 30}, {"name": "Bob", "age": None}]
     assert run(*words, "--output", "rows.parquet", "--json", code=3).error["code"] == "already-exists"
     assert "--output" in run(*words, "--json", code=2).error["hint"]
-    assert "LIMIT" in run(*words, "--output", "new.parquet", "--limit-rows", "1", "--json", code=2).error["hint"]
     assert "--format parquet" in run(*words[:4], "--output", "new.parquet", "--json", code=2).error["hint"]
     broken = run("query", "social.omni", "--sql", "select nme from Person", *words[4:], "-o", "new.parquet", code=3)
     assert "nme" in broken.err and not Path("new.parquet").exists()

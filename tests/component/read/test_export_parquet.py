@@ -111,10 +111,10 @@ def test_a_failed_export_leaves_nothing(
         out.mkdir()
     write = exporting._write
 
-    def broken(reader: TableReader, path: Path) -> int:
+    def broken(reader: TableReader, path: Path, limit: int | None) -> int:
         if reader.declared.name == "Person":
             raise RuntimeError("at the last type")
-        return write(reader, path)
+        return write(reader, path, limit)
 
     monkeypatch.setattr(exporting, "_write", broken)
     with pytest.raises(RuntimeError):

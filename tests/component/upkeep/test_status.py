@@ -53,6 +53,13 @@ def test_the_figures_are_those_that_the_manifest_publishes(engine: Engine, any_r
     assert report.head.age_s is not None and 0 <= report.head.age_s < 300
     assert (report.rows, report.pending_total, report.manifest.version) == (3, 0, 2)
     assert report.bytes > 0
+    assert (report.fragments, report.boundary, report.durability) == (
+        report.totals.fragments, report.manifest.boundary, None if "://" in any_root else engine.durable.mode.value,
+    )  # fmt: skip
+    assert report.intents is report.pending and (report.versions, report.drift) == (None, None)
+    deep = status_report(engine, deep=True)
+    assert deep.versions == sum(table.versions or 0 for table in deep.tables) > 0 and deep.drift == 0
+    assert {"versions", "drift", "boundary", "durability"} <= deep.to_dict().keys()
     assert (report.verdict, report.verdict_line) == ("healthy", "healthy: nothing to do")
 
 

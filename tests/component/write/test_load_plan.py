@@ -28,6 +28,12 @@ def test_a_dry_run_tells_effects_and_counts_and_changes_no_byte(graph: og.Graph)
     before = bytes_of(graph.uri)
     changed = [{"type": "Person", "data": {"name": "ada", "age": 3}}, PEOPLE[1], EDGE]
     plan = graph.load(changed, mode="merge", dry_run=True)
+    assert plan.effects == {key: table.effects for key, table in plan.tables.items()} and plan.effects
+    assert {key: dict(one) for key, one in plan.counts.items()} == {
+        key: {"inserted": t.inserted, "updated": t.updated, "deleted": t.deleted, "unchanged": t.unchanged}
+        for key, t in plan.tables.items()
+    }
+    assert plan.read_set == plan.reads
     assert bytes_of(graph.uri) == before
     person, knows = plan.tables["node:Person"], plan.tables["edge:Knows"]
     assert (person.effects, person.version_before, person.version) == (("rows",), 2, 3)

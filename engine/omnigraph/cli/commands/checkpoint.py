@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.call import Answer, Call
+from omnigraph.cli.options import Branch, ExpectHead
 from omnigraph.cli.render import Screen
 from omnigraph.wire.cleanup import Checkpoint, CheckpointDeleted, CheckpointNames
 
@@ -17,10 +18,12 @@ def run_create(
     at: Annotated[
         str | None, typer.Option("--at", metavar="PLACE", help="The commit or time to pin; else the head.")
     ] = None,
+    branch: Branch = "main",
+    expect_head: ExpectHead = None,
 ) -> Answer:
     """Pin a commit: no cleanup takes it until the checkpoint is deleted."""
     with call.writing() as graph:
-        made = graph.checkpoints.create(call.subject, at)
+        made = graph.checkpoints.create(call.subject, at, branch=branch, expect_head=expect_head)
     return Answer(made, lambda screen: screen.line(f"{made.name} pins {made.commit_id}"))
 
 

@@ -23,8 +23,11 @@ def run(
             autocompletion=lambda incomplete: [code for code in every_error() if code.startswith(incomplete)],
         ),
     ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All of them; the same as no code.")] = False,
 ) -> Answer:
     """Tell what an error code means and what to do."""
+    if all_ and code is not None:
+        raise Usage("a code and --all are given", hint="give one of them")
     if code is None:
         found = [ErrorCode.of(kind) for _, kind in sorted(every_error().items())]
         rows = [(each.code, each.exit_code, each.meaning) for each in found]

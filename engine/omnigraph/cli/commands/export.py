@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
-from omnigraph.cli.options import At, Branch
+from omnigraph.cli.options import At, Branch, Types
 from omnigraph.cli.render import count_text
 from omnigraph.core.errors import AlreadyExists
 from omnigraph.wire.data import ExportedRecords
@@ -19,6 +19,7 @@ from omnigraph.wire.data import ExportedRecords
 
 class Format(StrEnum):
     ndjson = "ndjson"
+    jsonl = "jsonl"  # the same
     parquet = "parquet"
 
 
@@ -26,8 +27,9 @@ def run(
     call: Call,
     branch: Branch = "main",
     at: At = None,
-    types: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="This type only; may be repeated.")
+    types: Types = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="The first N records only: edges come first.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -49,7 +51,7 @@ def run(
     records are part of the document.
     """
     if format_ is Format.parquet:
-        return _parquet(call, branch, at, types, output, force)
+        return _parquet(call, branch, at, types, output, force, limit)
     if output is not None and output.exists() and not force:
         raise AlreadyExists(f"there is a file at {output}", hint="choose another name, or repeat with --force")
     chosen = list(types) if types else None
@@ -58,22 +60,28 @@ def run(
         of = {"uri": graph.uri, "branch": snapshot.branch, "commit_id": snapshot.commit_id}
         if output is not None:
             with call.screen.busy(f"exporting to {output}"):
-                report = snapshot.export(output, types=chosen)
+                report = snapshot.export(output, types=chosen, limit=limit)
             said = f"{count_text(report.total, 'record')} → {output}"
             return Answer(ExportedRecords.extending(report, **of), lambda screen: screen.note(said))
         if not call.as_json:
             with call.screen.bytes_out() as stream:
-                report = snapshot.export(stream, types=chosen)
+                report = snapshot.export(stream, types=chosen, limit=limit)
             return Answer(ExportedRecords.extending(report, **of), lambda screen: None)
         with tempfile.TemporaryFile() as spool:
-            report = snapshot.export(spool, types=chosen)
+            report = snapshot.export(spool, types=chosen, limit=limit)
             spool.seek(0)
             records = [json.loads(line) for line in spool]
     return Answer(ExportedRecords.extending(report, **of, records=tuple(records)), lambda screen: None)
 
 
 def _parquet(
-    call: Call, branch: str, at: str | None, types: list[str] | None, output: Path | None, force: bool
+    call: Call,
+    branch: str,
+    at: str | None,
+    types: list[str] | None,
+    output: Path | None,
+    force: bool,
+    limit: int | None,
 ) -> Answer:
     if output is None:
         raise Usage("--format parquet needs a folder", hint="add --output FOLDER; it has one file a type")
@@ -82,7 +90,7 @@ def _parquet(
     with call.reading() as graph:
         snapshot = graph.snapshot(branch, at=at)
         with call.screen.busy(f"exporting to {output}"):
-            report = snapshot.export(output, types=list(types) if types else None, format="parquet")
+            report = snapshot.export(output, types=list(types) if types else None, format="parquet", limit=limit)
         of = {"uri": graph.uri, "branch": snapshot.branch, "commit_id": snapshot.commit_id}
     said = f"{count_text(report.total, 'row')} of {count_text(len(report.rows), 'type')} → {output}"
     return Answer(ExportedRecords.extending(report, **of), lambda screen: screen.note(said))

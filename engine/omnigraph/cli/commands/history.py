@@ -20,6 +20,7 @@ def run(
     call: Call,
     branch: Branch = "main",
     limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="The newest N only.")] = None,
+    by: Annotated[str | None, typer.Option("--actor", metavar="ACTOR", help="Those of one actor only.")] = None,
 ) -> Answer:
     """Show who changed a row: its commits, newest first.
 
@@ -27,10 +28,19 @@ def run(
     """
     type_, row_id = call.subjects
     with call.reading() as graph:
-        changes = graph.history(type_, row_id, branch, limit=limit)
+        changes = graph.history(type_, row_id, branch, limit=limit if by is None else None)
+    if by is not None:
+        changes = _of_actor(changes, by, limit)
     printed = tuple(replace(one, before=as_json_value(one.before), after=as_json_value(one.after)) for one in changes)
     found = HistoryOfRow(branch, type_, row_id, printed, changes.reclaimed)
     return Answer(found, lambda screen: _show(screen, type_, row_id, changes))
+
+
+def _of_actor(changes: RowHistory, actor: str, limit: int | None) -> RowHistory:
+    """The newest changes of one actor."""
+    found = RowHistory([one for one in changes if one.actor == actor][:limit])
+    found.reclaimed = changes.reclaimed
+    return found
 
 
 def _show(screen: Screen, type_: str, row_id: str, changes: RowHistory) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +10,9 @@ import typer
 
 from omnigraph.cli.call import Answer, Call, Usage
 from omnigraph.cli.options import At, Branch
-from omnigraph.cli.render import Screen, count_text
-from omnigraph.cli.values import as_json_value, as_text
-from omnigraph.core.errors import AlreadyExists
+from omnigraph.cli.render import count_text
+from omnigraph.cli.rows import Format, RowFile, RowFormat, goes_to_file, show_rows, write_file
+from omnigraph.cli.values import as_json_value
 from omnigraph.core.operation import operating
 from omnigraph.wire.data import QueryResult, Target
 
@@ -26,49 +23,42 @@ if TYPE_CHECKING:
 _SHOWN_ROWS = 1_000
 
 
-class Format(StrEnum):
-    table = "table"
-    kv = "kv"
-    csv = "csv"
-    jsonl = "jsonl"
-    json = "json"
-    parquet = "parquet"
-
-
 def run(
     call: Call,
     sql: Annotated[
-        str, typer.Option("--sql", metavar="TEXT", help="One select statement; - reads it from standard input.")
-    ],
+        str | None, typer.Option("--sql", metavar="TEXT", help="One select statement; - reads it from standard input.")
+    ] = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="All rows of this type, in place of a statement.")
+    ] = None,
     branch: Branch = "main",
     at: At = None,
-    format_: Annotated[Format, typer.Option("--format", help="How rows are printed.")] = Format.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file; for --format parquet.")
-    ] = None,
-    limit_rows: Annotated[
-        int | None, typer.Option("--limit-rows", min=1, metavar="N", help="Print so many rows at most.")
-    ] = None,
+    format_: RowFormat = Format.table,
+    output: RowFile = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="So many rows at most.")] = None,
+    limit_rows: Annotated[int | None, typer.Option("--limit-rows", min=1, hidden=True)] = None,
 ) -> Answer:
     """Run SQL over a snapshot: one view a type, read-only.
 
     A view has the properties of its type, id, and for edges src and dst. Formats table and kv show the first 1,000 rows
-    unless --limit-rows says otherwise; the others show all.
+    unless --limit says otherwise; the others show all.
     """
+    if limit is not None and limit_rows is not None:
+        raise Usage("--limit and --limit-rows are one option", hint="give --limit alone")
+    bound = limit if limit is not None else limit_rows
     text = sys.stdin.read() if sql == "-" else sql
-    if not text.strip():
+    if (text is None) == (type_ is None):
+        raise Usage("a query is a statement or a type", hint="give either --sql or --type")
+    if text is not None and not text.strip():
         raise Usage("the statement is empty", hint="for example --sql 'select count(*) from Person'")
-    if (format_ is Format.parquet) != (output is not None):
-        raise Usage("--format parquet and --output go together", hint="add --format parquet --output rows.parquet")
-    if output is not None:
-        return _to_file(call, text, branch, at, output, limit_rows)
+    if goes_to_file(format_, output) and output is not None:
+        return _to_file(call, text, type_, branch, at, output, bound)
     as_document = call.as_json or format_ is Format.json
-    bound = limit_rows
     if bound is None and not as_document and format_ in (Format.table, Format.kv):
         bound = _SHOWN_ROWS
     with call.reading() as graph:
         snapshot = graph.snapshot(branch, at=at)
-        columns, rows, truncated = _select(snapshot, text, bound)
+        columns, rows, truncated = _select(snapshot, _statement(snapshot, text, type_), bound)
     found = QueryResult(
         query_name=None,
         target=Target(snapshot.branch, snapshot.commit_id),
@@ -79,23 +69,27 @@ def run(
         if as_document or format_ is Format.jsonl
         else (),
     )
-    return Answer(found, lambda screen: _show(screen, format_, found.to_dict(), rows))
+    return Answer(found, lambda screen: show_rows(screen, format_, found.to_dict(), rows, hint="--limit N shows more"))
 
 
-def _to_file(call: Call, text: str, branch: str, at: str | None, output: Path, bound: int | None) -> Answer:
-    """All rows as one Parquet file, as a stream. A file that is there is not replaced."""
-    from omnigraph.read.export_parquet import write_rows
+def _statement(snapshot: Snapshot, text: str | None, type_: str | None) -> str:
+    """What to run; all rows of a type where no statement is given."""
+    if text is not None:
+        return text
+    name = snapshot.catalog.type(type_ or "").name
+    return f'select * from "{name}"'
 
-    if bound is not None:
-        raise Usage("--limit-rows is for rows that are printed", hint="write LIMIT into the statement")
-    if output.exists():
-        raise AlreadyExists(f"there is a file at {output}", hint="choose another name, or delete the file")
+
+def _to_file(
+    call: Call, text: str | None, type_: str | None, branch: str, at: str | None, output: Path, bound: int | None
+) -> Answer:
+    """The rows as one Parquet file, as a stream. A file that is there is not replaced."""
     with call.reading() as graph, call.screen.busy(f"writing {output}"):
         snapshot = graph.snapshot(branch, at=at)
-        found = snapshot.sql(text)
-        count = write_rows(found.to_batches(), output)
+        found = snapshot.sql(_statement(snapshot, text, type_))
+        count, truncated = write_file(found.to_batches(), output, bound)
     target = Target(snapshot.branch, snapshot.commit_id)
-    result = QueryResult(None, target, count, False, tuple(found.columns), ())
+    result = QueryResult(None, target, count, truncated, tuple(found.columns), ())
     return Answer(result, lambda screen: screen.note(f"{count_text(count, 'row')} → {output}"))
 
 
@@ -106,34 +100,3 @@ def _select(snapshot: Snapshot, text: str, bound: int | None) -> tuple[list[str]
         rows = found.fetchall() if bound is None else found.fetchmany(bound + 1)
     truncated = bound is not None and len(rows) > bound
     return found.columns, rows[:bound], truncated
-
-
-# --- printing -----------------------------------------------------------------------------------------------------------
-
-
-def _show(screen: Screen, format_: Format, result: dict[str, Any], rows: list[tuple[Any, ...]]) -> None:
-    columns: list[str] = result["columns"]
-    match format_:
-        case Format.json:
-            screen.document(result)
-        case Format.jsonl:
-            head = {name: result[name] for name in ("query_name", "target", "row_count", "truncated", "columns")}
-            for value in (head, *result["rows"]):
-                screen.raw(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
-        case Format.csv:
-            writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows([as_text(value) for value in row] for row in rows)
-        case Format.kv:
-            for number, row in enumerate(rows):
-                if number:
-                    screen.line()
-                screen.pairs(list(zip(columns, map(_cell, row), strict=True)))
-        case Format.table:
-            screen.table(columns, [[_cell(value) for value in row] for row in rows])
-    if result["truncated"]:
-        screen.warn(f"only the first {result['row_count']:,} rows are shown; --limit-rows N shows more")
-
-
-def _cell(value: Any) -> Any:
-    return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call
-from omnigraph.cli.options import Branches
+from omnigraph.cli.options import All, Branches
 from omnigraph.cli.render import Screen, bytes_text, count_text, duration_text
 from omnigraph.cli.screenful import rest_text, worth_showing
 
@@ -19,14 +19,15 @@ def run(
     call: Call,
     deep: Annotated[bool, typer.Option("--deep", help="Visit every table, not only the manifest.")] = False,
     branches: Branches = None,
+    all_: All = False,
 ) -> Answer:
     """Show head, tables, pending writes and a verdict, in one screen."""
     with call.reading() as graph:
         report = graph.status(deep, branches)
-    return Answer(report, lambda screen: _show(screen, report))
+    return Answer(report, lambda screen: _show(screen, report, all_))
 
 
-def _show(screen: Screen, report: StatusReport) -> None:
+def _show(screen: Screen, report: StatusReport, all_: bool) -> None:
     head, manifest = report.head, report.manifest
     age = "" if head.age_s is None else f", {duration_text(head.age_s)} ago"
     by = f" by {head.actor}" if head.actor else ""
@@ -45,7 +46,7 @@ def _show(screen: Screen, report: StatusReport) -> None:
         ]
     )
     screen.line()
-    tables = worth_showing(report.tables, lambda t: (t.drift or 0, t.fragments, t.bytes))
+    tables = worth_showing(report.tables, lambda t: (t.drift or 0, t.fragments, t.bytes), all_=all_)
     columns = ["table", "rows", "deleted", "fragments", "unindexed", "bytes", "version"]
     rows: list[list[Any]] = [
         [t.table_key, t.rows, t.deleted_rows, t.fragments, t.unindexed_fragments, bytes_text(t.bytes), t.version]
@@ -57,15 +58,17 @@ def _show(screen: Screen, report: StatusReport) -> None:
     screen.table(columns, rows)
     if len(tables) < len(report.tables):
         screen.line(
-            f"{rest_text(len(report.tables), len(tables))}: {report.rows:,} rows, {bytes_text(report.bytes)} in all"
+            f"{rest_text(len(report.tables), len(tables), 'table')}: {report.rows:,} rows, {bytes_text(report.bytes)} in all"
         )
     if len(report.branches) > 1:
         screen.line()
-        listed = worth_showing(report.branches, lambda b: b.unsettled_tables)
+        listed = worth_showing(report.branches, lambda b: b.unsettled_tables, all_=all_)
         screen.table(
             ("branch", "newest commit", "own tables", "of them with files of others"),
             [(b.name, b.head, b.owned_tables, _unsettled(b)) for b in listed],
         )
+        if len(listed) < len(report.branches):
+            screen.line(rest_text(len(report.branches), len(listed), "branch", "branches"))
     screen.line()
     for note in report.notes:
         screen.line(f"note: {note}")

@@ -7,13 +7,15 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.call import Answer, Call
-from omnigraph.cli.options import Branches
+from omnigraph.cli.options import All, Branches
 from omnigraph.cli.render import Screen
+from omnigraph.cli.screenful import rest_text, worth_showing
 from omnigraph.cli.tree import has
 from omnigraph.core.errors import Corruption
 from omnigraph.wire.status import ARGUMENTS
 
 _STYLES = {"damage": "bold red", "pending": "yellow", "garbage": ""}
+_URGENCY = {"damage": 2, "pending": 1, "garbage": 0}
 
 
 def run(
@@ -28,6 +30,7 @@ def run(
         ),
     ] = None,
     branches: Branches = None,
+    all_: All = False,
 ) -> Answer:
     """Check that the graph is what its manifest says. Changes nothing.
 
@@ -39,14 +42,15 @@ def run(
     result: dict[str, Any] = report.to_dict()
     if not result["ok"]:
         if not call.as_json:
-            _show(call.screen, result)
+            _show(call.screen, result, all_)
         first = next(problem for problem in result["problems"] if problem["severity"] == "damage")
         raise Corruption(f"{result['verdict']}; first: {first['message']}", **result)
-    return Answer(report, lambda screen: _show(screen, result))
+    return Answer(report, lambda screen: _show(screen, result, all_))
 
 
-def _show(screen: Screen, result: dict[str, Any]) -> None:
-    for problem in result["problems"]:
+def _show(screen: Screen, result: dict[str, Any], all_: bool) -> None:
+    problems = worth_showing(result["problems"], lambda problem: _URGENCY[problem["severity"]], all_=all_)
+    for problem in problems:
         command = problem["command"]
         more = ARGUMENTS.get(command, "")
         todo = f" (run `omnigraph {command} {result['uri']}{more}`)" if command and has(command) else ""
@@ -54,6 +58,8 @@ def _show(screen: Screen, result: dict[str, Any]) -> None:
             f"{problem['severity']:<7}  {problem['code']}: {problem['message']}{todo}",
             style=_STYLES[problem["severity"]],
         )
+    if len(problems) < len(result["problems"]):
+        screen.line(rest_text(len(result["problems"]), len(problems), "problem"))
     for note in result["notes"]:
         screen.line(f"note     {note}")
     screen.line(
