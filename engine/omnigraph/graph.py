@@ -23,6 +23,7 @@ from omnigraph.core.kinds import kinds_checked, methods_checked
 from omnigraph.core.meter import Meter
 from omnigraph.core.operation import Operation
 from omnigraph.core.progress import Listener
+from omnigraph.core.shown import html_or_text
 from omnigraph.graph_schema import GraphSchema, read_schema
 from omnigraph.manifest.rows import STORAGE_VERSION, SchemaRow
 from omnigraph.manifest.schema_id import schema_id
@@ -218,7 +219,7 @@ class Graph:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the status, and a picture of the schema."""
-        return self.status()._repr_html_() + self.catalog._repr_html_()
+        return html_or_text(self, lambda: self.status()._repr_html_() + self.catalog._repr_html_())
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise InvalidInput(

@@ -11,6 +11,7 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.gate import entering
 from omnigraph.core.errors import InvalidInput, OmnigraphError
 from omnigraph.core.kinds import methods_checked
+from omnigraph.core.shown import html_or_text
 from omnigraph.core.textfile import read_text
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ class GraphSchema:
     def __init__(self, engine: Engine, actor: str | None) -> None:
         self._engine = engine
         self._actor = actor
+
+    def __repr__(self) -> str:
+        return f"<GraphSchema of {self._engine.uri}>"
+
+    def _repr_html_(self) -> str:
+        return html_or_text(self, lambda: self.show()._repr_html_())
 
     def show(self, branch: str = MAIN, at: At | None = None) -> SchemaView:
         """The accepted schema of a branch as it is now, or as it was at a place."""

@@ -13,6 +13,7 @@ from omnigraph.commit.plan import BranchName
 from omnigraph.core.errors import NotFound
 from omnigraph.core.kinds import methods_checked
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import html_or_text
 from omnigraph.manifest.refs import NameEntry
 from omnigraph.manifest.rows import Parent
 from omnigraph.manifest.swap import Held
@@ -33,6 +34,12 @@ class Branches:
     def __init__(self, engine: Engine, actor: str | None = None) -> None:
         self._engine = engine
         self._actor = actor
+
+    def __repr__(self) -> str:
+        return f"<Branches of {self._engine.uri}>"
+
+    def _repr_html_(self) -> str:
+        return html_or_text(self, lambda: self.list()._repr_html_())
 
     def create(
         self,

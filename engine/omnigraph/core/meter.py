@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from omnigraph.core.shown import Shown
+
 DATA: Final = "data"
 VERSIONS: Final = "versions"
 MANIFEST: Final = "manifest"
@@ -27,7 +29,7 @@ REQUEST_CLASSES: Final = (DATA, VERSIONS, MANIFEST, INTENT, BOUNDARY, SCHEMA, IN
 
 
 @dataclass(frozen=True, slots=True)
-class StorageCost:
+class StorageCost(Shown):
     """What an operation asked of storage. ``exact`` is false if others may have been counted with it; ``shared_by``: so many
     commits share the cost."""
 

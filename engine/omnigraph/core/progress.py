@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
+from omnigraph.core.shown import Shown
 
 # A listener redraws or writes; more often than this cannot be read, and a load of small batches would pay for it.
 INTERVAL_S: Final = 0.1
@@ -27,7 +28,7 @@ logging.getLogger("omnigraph").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Shown):
     """Where one phase of an operation stands. ``done`` and ``total`` count ``unit``s; a total may not be known."""
 
     operation: str  # load, export, optimize, …

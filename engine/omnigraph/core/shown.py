@@ -5,9 +5,12 @@ Owns the escaping of what a notebook shows: a name, a value or an error never be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+
+from omnigraph.core.errors import OmnigraphError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CELL_CHARS_MAX: Final = 120  # a notebook shows what a value is, not all of it
@@ -82,6 +85,36 @@ def html_table(
         inner = f'<tr><td style="{_LEFT}">{_escaped(empty)}</td></tr>'
     below = "".join(f"<div>{_escaped(note)}</div>" for note in notes)
     return f"<table>{title if caption else ''}{inner}</table>{below}"
+
+
+def html_members(value: Any) -> str:
+    """The members of a dataclass, one a row; those that its ``repr`` leaves out are left out here, too."""
+    kind = type(value)
+    names = [one.name for one in fields(kind) if one.repr and not one.name.startswith("_")]
+    return html_table(("member", "value"), [(name, getattr(value, name)) for name in names], kind.__name__)
+
+
+def html_or_text(value: object, make: Callable[[], str]) -> str:
+    """What ``make`` says of a value that reads a graph when it is shown; its ``repr`` and the error where that fails."""
+    try:
+        return make()
+    except OmnigraphError as error:
+        return html_table((), [], repr(value), empty=error.message)
+
+
+def list_text(parts: Sequence[str], shown_max: int = 8) -> str:
+    """``a, b, c and 4 more``."""
+    more = len(parts) - shown_max
+    return ", ".join(parts[:shown_max]) + (f" and {more} more" if more > 0 else "")
+
+
+class Shown:
+    """Base of dataclasses that a notebook shows as a table of their members."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return html_members(self)
 
 
 def _escaped(text: str) -> str:

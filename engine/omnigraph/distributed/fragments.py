@@ -17,6 +17,7 @@ from omnigraph.core import documents
 from omnigraph.core.documents import Document, Malformed, Ref, Ulid
 from omnigraph.core.errors import SchemaChanged
 from omnigraph.core.kinds import methods_checked
+from omnigraph.core.shown import count_text, html_table
 from omnigraph.manifest.state import State
 from omnigraph.write.base.staged_columns import LiveField, misfit
 
@@ -104,6 +105,14 @@ class StagedFragments(Document):
                 raise ValueError(f"{path} of a new fragment is not listed in files")
         for _ in data_paths(self.updated):
             pass  # raises for a file that lies elsewhere
+
+    def __repr__(self) -> str:
+        what = f"{count_text(self.rows, 'row')} in {count_text(len(self.new), 'fragment')}"
+        return f"<StagedFragments of {self.table_key}: {what}, {self.kind}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(file.path, file.size) for file in self.files]
+        return html_table(("file", "bytes"), rows, repr(self), empty="no files")
 
     def to_dict(self) -> dict[str, Any]:
         return self.model_dump()

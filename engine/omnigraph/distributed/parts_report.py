@@ -14,6 +14,7 @@ from pydantic import Field
 
 from omnigraph.core import documents
 from omnigraph.core.documents import Document
+from omnigraph.core.shown import Shown
 from omnigraph.distributed.fragments import schema_id_of
 from omnigraph.distributed.staged_load import pins_hold
 from omnigraph.distributed.staged_part import StagedPart
@@ -46,7 +47,7 @@ class _Report(Document):
 
 
 @dataclass(frozen=True)
-class PartsReport:
+class PartsReport(Shown):
     """What a load of staged parts would find now. ``ok``: it would commit. ``violations``: the first of ``total``, those of
     rows that would be left out included; ``rejected`` counts these rows, with the first of them and their reasons. ``left``
     of them were not found by the tasks, but when the batch was checked as a whole, edges that refer to stubs included.

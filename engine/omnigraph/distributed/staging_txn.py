@@ -21,6 +21,7 @@ from omnigraph.core.kinds import methods_checked
 from omnigraph.core.meter import Meter
 from omnigraph.core.modes import INPUT_MODES
 from omnigraph.core.progress import Listener
+from omnigraph.core.shown import Shown, count_text, html_table
 from omnigraph.distributed.fragments import StagedFragments, schema_id_of
 from omnigraph.distributed.stage_task import field_ids
 from omnigraph.distributed.staged_load import (
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class StagingTable:
+class StagingTable(Shown):
     """Where to write fragments of one table, and the version whose schema they must have."""
 
     key: str
@@ -96,13 +97,21 @@ class StagingTable:
 
 
 @methods_checked
-@dataclass
+@dataclass(repr=False)
 class StagingTxn:
     """Bytes on their way into a graph. ``graph.begin()`` makes one; ``graph.begin(resume=txn.id)`` takes it up elsewhere."""
 
     _engine: Engine = field(repr=False)
     _record: Record
     sent: bool = False  # a table commit of these files may be on its way: no one may delete them
+
+    def __repr__(self) -> str:
+        tables, staged = len(self._record.tables), len(self._record.staged)
+        return f"<StagingTxn {self.id} on {self.branch}: {count_text(tables, 'table')}, {staged} staged>"
+
+    def _repr_html_(self) -> str:
+        rows = [(one.table_key, one.rows, len(one.new), one.digest) for one in self.staged]
+        return html_table(("table", "rows", "fragments", "digest"), rows, repr(self), empty="nothing is staged")
 
     @property
     def id(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from omnigraph.core.errors import OmnigraphError, QueryInvalid
+from omnigraph.core.shown import Shown
 from omnigraph.gq.source import Position
 
 ERROR = "error"
@@ -55,7 +56,7 @@ _SAMPLED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Shown):
     severity: str  # error or warning
     code: str
     message: str  # begins with the code

@@ -21,6 +21,7 @@ from omnigraph.commit.txn import read_current
 from omnigraph.core import documents, operation
 from omnigraph.core.errors import InvalidInput, NotFound, Reclaimed
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import html_table
 from omnigraph.manifest.ancestry import Place
 from omnigraph.manifest.rows import Pin
 from omnigraph.manifest.swap import Held
@@ -132,6 +133,10 @@ class ChangeFeed:
 
     def __repr__(self) -> str:
         return f"<ChangeFeed of {self.branch}: {self.since} → {self.until}, {len(self._way.swaps)} swaps>"
+
+    def _repr_html_(self) -> str:
+        rows = [(self.branch, self.since, self.until, len(self._way.swaps))]
+        return html_table(("branch", "since", "until", "swaps"), rows)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import cached_property
 
 from omnigraph.core.errors import NotFound
+from omnigraph.core.shown import Shown, count_text, list_text
 
 # Columns that every table has beside its properties, in physical order.
 NODE_COLUMNS: tuple[str, ...] = ("id",)
@@ -53,7 +54,7 @@ _FLOATS = frozenset({ScalarKind.F32, ScalarKind.F64})
 
 
 @dataclass(frozen=True, slots=True)
-class PropType:
+class PropType(Shown):
     """``str()`` prints it as the language writes it: ``enum(a, b)``, ``[I32]``, ``Vector(3)?``."""
 
     scalar: ScalarKind
@@ -84,7 +85,7 @@ class PropType:
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
+class Annotation(Shown):
     """``@name``, ``@name(value)`` or ``@name(value, k=v)``. Values are texts, as written."""
 
     name: str
@@ -93,7 +94,7 @@ class Annotation:
 
 
 @dataclass(frozen=True, slots=True)
-class Property:
+class Property(Shown):
     name: str
     type: PropType
     prop_id: str = ""  # minted once, survives renames; empty only before identities are minted
@@ -108,7 +109,7 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Range(Shown):
     """Inclusive bounds; a missing side is open."""
 
     property: str
@@ -117,7 +118,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Check(Shown):
     """An unanchored RE2 search that a non-null value must satisfy."""
 
     property: str
@@ -125,7 +126,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Cardinality:
+class Cardinality(Shown):
     """How many edges of the type one source may have."""
 
     min: int = 0
@@ -137,7 +138,7 @@ class Cardinality:
 
 
 @dataclass(frozen=True, slots=True)
-class Embed:
+class Embed(Shown):
     """A note that a vector is derived from a text. Nothing is computed from it at load."""
 
     property: str
@@ -145,8 +146,8 @@ class Embed:
     model: str | None = None
 
 
-@dataclass(frozen=True)
-class InterfaceType:
+@dataclass(frozen=True, repr=False)
+class InterfaceType(Shown):
     """Properties that nodes share. It has no table."""
 
     name: str
@@ -159,12 +160,15 @@ class InterfaceType:
         """As of a property."""
         return (self.type_id, *self.also) if self.type_id else self.also
 
+    def __repr__(self) -> str:
+        return f"<InterfaceType {self.name}: {_listed(self.properties)}>"
+
     def property(self, name: str) -> Property:
         return _property(self.properties, name, self.name)
 
 
-@dataclass(frozen=True)
-class NodeType:
+@dataclass(frozen=True, repr=False)
+class NodeType(Shown):
     name: str
     type_id: str = ""
     properties: tuple[Property, ...] = ()  # sorted by name, those of interfaces included
@@ -206,12 +210,15 @@ class NodeType:
         """Properties by each identity that means them."""
         return {known: p for p in self.properties for known in p.ids}
 
+    def __repr__(self) -> str:
+        return f"<NodeType {self.name}: {_listed(self.properties)}>"
+
     def property(self, name: str) -> Property:
         return _property(self.by_name, name, self.name)
 
 
-@dataclass(frozen=True)
-class EdgeType:
+@dataclass(frozen=True, repr=False)
+class EdgeType(Shown):
     name: str
     src_type: str
     dst_type: str
@@ -246,6 +253,9 @@ class EdgeType:
         """Properties by each identity that means them."""
         return {known: p for p in self.properties for known in p.ids}
 
+    def __repr__(self) -> str:
+        return f"<EdgeType {self.name}: {self.src_type} -> {self.dst_type}: {_listed(self.properties)}>"
+
     def property(self, name: str) -> Property:
         return _property(self.by_name, name, self.name)
 
@@ -253,11 +263,15 @@ class EdgeType:
 TableType = NodeType | EdgeType
 
 
+def _listed(properties: tuple[Property, ...]) -> str:
+    return list_text([f"{one.name}: {one.type}" for one in properties]) or "no properties"
+
+
 def has_blobs(declared: TableType) -> bool:
     return any(prop.type.scalar is ScalarKind.BLOB for prop in declared.properties)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Catalog:
     """Everything a schema text declares. ``hash`` covers the shape: neither source order nor identities change it."""
 
@@ -281,6 +295,11 @@ class Catalog:
     def by_id(self) -> Mapping[str, TableType]:
         """Types that have a table, by each identity that means them."""
         return {known: declared for declared in self.types() for known in declared.ids}
+
+    def __repr__(self) -> str:
+        names = list_text([*self.nodes, *self.edges])
+        counts = f"{count_text(len(self.nodes), 'node type')}, {count_text(len(self.edges), 'edge type')}"
+        return f"<Catalog {counts}{': ' if names else ''}{names}>"
 
     def _repr_html_(self) -> str:
         from omnigraph.schema.view import catalog_html

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from omnigraph.core.shown import Shown, list_text
 from omnigraph.schema.canonical import canonical_text, schema_id
 from omnigraph.schema.catalog import Catalog
 from omnigraph.wire.schema import SchemaPlanReport, SchemaStepCost, SchemaStepReport
@@ -36,7 +37,7 @@ class StepKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Shown):
     """What a step asks of the store, apart from the one swap of the commit."""
 
     requests: int = 0
@@ -56,7 +57,7 @@ FREE = Cost()
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class Fill(Shown):
     """Where the values of an added property come from: a constant, another property, or an expression over the row."""
 
     kind: str  # "value", "property" or "sql"
@@ -67,7 +68,7 @@ class Fill:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaStep:
+class SchemaStep(Shown):
     """One change. ``before`` and ``after`` are texts of the language or names; None where there is nothing."""
 
     kind: StepKind
@@ -139,7 +140,7 @@ class SchemaStep:
         return self.report().to_dict()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SchemaPlan:
     """How one schema becomes another. ``new`` has its identities: what stays keeps them, what is added has new ones."""
 
@@ -148,6 +149,12 @@ class SchemaPlan:
     steps: tuple[SchemaStep, ...] = ()
     hard: bool = False  # whether drops also take the bytes away, by rewriting what holds them
     fill: Mapping[str, object] | None = field(default=None, repr=False)  # as it was given
+
+    def __repr__(self) -> str:
+        found = "" if self.supported else "not supported, "
+        found += "with loss" if self.loss else "no loss"
+        steps = list_text([f"{step.kind.value} {step.subject}" for step in self.steps], 4)
+        return f"<SchemaPlan {found}: {steps or 'nothing to do'}>"
 
     @property
     def supported(self) -> bool:

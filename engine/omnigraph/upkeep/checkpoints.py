@@ -13,6 +13,7 @@ from omnigraph.core import failpoints
 from omnigraph.core.errors import AlreadyExists, Corruption, NotFound, OmnigraphError, PreconditionFailed, Reclaimed
 from omnigraph.core.kinds import methods_checked
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import html_or_text
 from omnigraph.manifest.checkpoints import encode, list_checkpoints, prove, proven_to_keep, remove
 from omnigraph.manifest.state import State
 from omnigraph.options import check_actor
@@ -31,6 +32,12 @@ class Checkpoints:
     def __init__(self, engine: Engine, actor: str | None = None) -> None:
         self._engine = engine
         self._actor = actor
+
+    def __repr__(self) -> str:
+        return f"<Checkpoints of {self._engine.uri}>"
+
+    def _repr_html_(self) -> str:
+        return html_or_text(self, lambda: self.list()._repr_html_())
 
     def create(
         self,

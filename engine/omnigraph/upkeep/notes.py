@@ -10,6 +10,7 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.gate import entering
 from omnigraph.core.kinds import methods_checked
 from omnigraph.core.meter import Meter
+from omnigraph.core.shown import html_or_text, html_table
 from omnigraph.store import layout
 
 
@@ -19,6 +20,12 @@ class Notes:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    def __repr__(self) -> str:
+        return f"<Notes of {self._engine.uri}>"
+
+    def _repr_html_(self) -> str:
+        return html_or_text(self, lambda: html_table(("note",), [(name,) for name in self.list()], repr(self)))
 
     def put(self, name: str, data: bytes) -> None:
         """Keep ``data`` under a name, whatever was there before. Readers see the old bytes or the new ones."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from omnigraph.core.shown import count_text, html_table
 from omnigraph.wire.model import ABSENT, Count, Model
 
 
@@ -41,7 +42,7 @@ class Fragment(Model):
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SnapshotReport(Model):
     """A branch at one commit."""
 
@@ -50,6 +51,16 @@ class SnapshotReport(Model):
     manifest_version: Count
     internal_schema_version: int
     tables: tuple[SnapshotTable, ...]
+
+    def __repr__(self) -> str:
+        rows = sum(table.row_count for table in self.tables)
+        return (
+            f"<SnapshotReport {self.branch} at {self.commit_id}: {count_text(len(self.tables), 'table')}, {rows} rows>"
+        )
+
+    def _repr_html_(self) -> str:
+        found = [(one.table_key, one.table_version, one.table_branch, one.row_count) for one in self.tables]
+        return html_table(("table", "version", "branch", "rows"), found, f"{self.branch} at {self.commit_id}")
 
 
 @dataclass(frozen=True)

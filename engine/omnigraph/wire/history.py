@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from omnigraph.core.shown import html_table
+from omnigraph.core.shown import html_table, list_text
 from omnigraph.wire.model import Count, Model
 from omnigraph.wire.receipt import TableChange
 
@@ -58,7 +58,7 @@ class Commits(list[Commit]):
         return html_table(("commit", "created at", "kind", "actor", "tables"), rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RowChange(Model):
     """What one swap did to a row. ``kind``: insert, update or delete. ``commit_ids``: the commit, or all commits of one swap that
     wrote to the table: they have one state before and one after. ``actor``: None where they have several."""
@@ -69,6 +69,17 @@ class RowChange(Model):
     created_at: datetime
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
+
+    def __repr__(self) -> str:
+        by = f" by {self.actor}" if self.actor is not None else ""
+        when = self.created_at.isoformat(sep=" ", timespec="milliseconds")
+        changed = f": {list_text(self.changed)}" if self.changed else ""
+        return f"<RowChange {self.kind} in {', '.join(self.commit_ids)}{by} at {when}{changed}>"
+
+    def _repr_html_(self) -> str:
+        before, after = self.before or {}, self.after or {}
+        rows = [(name, before.get(name), after.get(name)) for name in after or before]
+        return html_table(("property", "before", "after"), rows, f"{self.kind} in {', '.join(self.commit_ids)}")
 
     @property
     def changed(self) -> tuple[str, ...]:

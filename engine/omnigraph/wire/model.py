@@ -12,6 +12,8 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Self, cast
 
+from omnigraph.core.shown import Shown
+
 # Metadata of fields: which documents leave out where they are None, and which only programs in Python see.
 ABSENT: Final[Mapping[str, str]] = {"wire": "absent"}
 INSIDE: Final[Mapping[str, str]] = {"wire": "inside"}
@@ -27,7 +29,7 @@ class AtLeast:
 Count = Annotated[int, AtLeast(0)]
 
 
-class Model:
+class Model(Shown):
     """Base of dataclasses whose members are their fields, in their order, and then the properties named in ``derived``."""
 
     derived: ClassVar[tuple[str, ...]] = ()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from omnigraph.core.meter import StorageCost
 from omnigraph.core.modes import InputMode
-from omnigraph.core.shown import count_text, html_table
+from omnigraph.core.shown import count_text, html_table, list_text
 from omnigraph.wire.model import INSIDE, Count, Model
 
 _VERBS: Final = ("inserted", "updated", "deleted", "unchanged")
@@ -122,7 +122,7 @@ class Receipt(Model):
         return changed + html_table(("source", "record", "id", "reason"), reasons, title)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome(Model):
     """What became of a write: ``landed`` carries the receipt, ``pending`` the operation, ``absent`` the branches that were
     ``searched``: it cannot land any more. ``deleted``: names of branches that were deleted and cleaned up since; what was written to
@@ -134,6 +134,20 @@ class Outcome(Model):
     operation_id: str | None = None
     searched: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        more = {
+            "landed": "",
+            "aborted": "",
+            "pending": f", as operation {self.operation_id}",
+            "absent": f", searched {list_text(self.searched)}",
+        }[self.state]
+        return f"<Outcome of {self.commit_id}: {self.state}{more}>"
+
+    def _repr_html_(self) -> str:
+        if self.receipt is not None:
+            return self.receipt._repr_html_()
+        return html_table((), [], f"commit {self.commit_id}", empty=self.state, notes=[self.hint] if self.hint else [])
 
     @property
     def hint(self) -> str:

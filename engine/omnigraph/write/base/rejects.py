@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from omnigraph.core.shown import Shown
 from omnigraph.write.base.changes import RowIndex
 from omnigraph.write.base.violations import Violation, ViolationLog
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Shown):
     """A record that was left out, as it can be written down and loaded again, and why."""
 
     record: Any  # the record; or its text, if that is no JSON

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from heapq import heappush, heapreplace
 from typing import Any, Final
 
+from omnigraph.core.shown import Shown
+
 SHOWN_MAX: Final = 20
 MISSING_SHOWN_MAX: Final = 20
 VALUE_CHARS_MAX: Final = 80
@@ -63,7 +65,7 @@ _CHECK_OF: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Shown):
     """One violation. ``record`` counts from 1 in ``source`` (a row number for tables); ``value`` is cut."""
 
     code: str
