@@ -25,7 +25,7 @@ _HEAD = """\
 
 <!-- Made by `python -m omnigraph.cli.reference docs/reference`; do not edit. -->
 
-`omnigraph COMMAND [URI] [options]`. Install it with `pip install 'omnigraph-pipelines[cli]'`; `omnigraph
+`omnigraph COMMAND [URI] [options]`. It needs the extra `cli` ([install](../README.md#install-and-try)). `omnigraph
 --install-completion` adds completion to your shell (bash, zsh, fish): commands and options, and of a
 graph on this disk types, branches, checkpoints and commits.
 
