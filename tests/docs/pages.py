@@ -161,12 +161,14 @@ main()
 """
 
 
-def run(page: Path, work: Path, environment: Mapping[str, str] | None = None) -> Ran:
-    """Run all steps of a page in the folder ``work``, which is empty but for the data of the tutorial on the front page."""
+def run(page: Path, work: Path, environment: Mapping[str, str] | None = None, *, python: Path | None = None) -> Ran:
+    """Run all steps of a page in the folder ``work``, which is empty but for the data of the tutorial on the front page.
+    ``python``: that of an environment into which the package was installed; then the folder is empty, and nothing of this
+    repository is found."""
     todo = steps(page)
     (work / "here").mkdir(parents=True)
     (work / "home").mkdir()
-    if page.parent == ROOT:
+    if page.parent == ROOT and python is None:
         # The pages at the top are read by somebody who stands in a clone.
         (work / "here" / "docs").symlink_to(DOCS)
     answer = work / "answer.json"
@@ -176,11 +178,13 @@ def run(page: Path, work: Path, environment: Mapping[str, str] | None = None) ->
         "state": str(work / "state.sh"),
         "answer": str(answer),
     }
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "OMNIGRAPH_"))}
+    here_only = ("AWS_", "OMNIGRAPH_", "PYTHONPATH", "VIRTUAL_ENV")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(here_only)}
+    interpreter = python or Path(sys.executable)
     env = {
         **inherited,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "PYTHONPATH": str(ROOT / "engine"),
+        **({"PYTHONPATH": str(ROOT / "engine")} if python is None else {}),
+        "PATH": f"{interpreter.parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "PYTHONUTF8": "1",
         "HOME": str(work / "home"),
         "COLUMNS": "120",
@@ -189,7 +193,7 @@ def run(page: Path, work: Path, environment: Mapping[str, str] | None = None) ->
         **(environment or {}),
     }
     done = subprocess.run(
-        [sys.executable, "-c", _DRIVER],
+        [str(interpreter), "-c", _DRIVER],
         input=json.dumps(request),
         cwd=work / "here",
         env=env,

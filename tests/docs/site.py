@@ -3,14 +3,21 @@
 Pages are written for who reads them as files. Owns the differences: the order of the pages is that of ``docs/README.md``, the
 words behind a fence's language go, headings have the names that links use, and a link to a file outside the manual becomes its
 name. Nothing is fetched from anywhere.
+
+``python -m tests.docs.site VERSION FOLDER`` adds the manual of a version to a folder that may hold those of others.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
 
 _FENCE = re.compile(r"^( *```)(\S+)(?: [^\n`]*)?$", re.M)
 _LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s]+)\)")
@@ -93,3 +100,27 @@ def _inside(link: re.Match[str], here: Path, docs: Path) -> str:
         return link[0]
     path = Path(os.path.normpath(here / target))
     return link[0] if path.is_relative_to(docs) else link[1]
+
+
+# --- versions --------------------------------------------------------------------------------------------------------------
+
+_FRONT = '<!doctype html><meta charset="utf-8"><title>Manual</title><meta http-equiv="refresh" content="0; url={}/index.html">\n'
+
+
+def publish(version: str, folder: Path, root: Path = ROOT) -> None:
+    """Build the manual into the folder of its version, put it first in the list that the selector of every page reads, and let
+    the front page lead to it. What other versions have in the folder stays."""
+    if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.+-]*", version):
+        raise SystemExit(f"a version is like 0.1.0, not {version!r}")
+    command = [sys.executable, "-m", "mkdocs", "build", "-q", "--config-file", str(root / "mkdocs.yml")]
+    subprocess.run([*command, "--site-dir", str((folder / version).resolve())], cwd=root, check=True)
+    path = folder / "versions.json"
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    others = [{**one, "aliases": []} for one in before if one["version"] != version]
+    listed = [{"version": version, "title": version, "aliases": ["latest"]}, *others]
+    path.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
+    (folder / "index.html").write_text(_FRONT.format(version), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    publish(sys.argv[1], Path(sys.argv[2]))

@@ -7,14 +7,17 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.docs import pages
 
 README = pages.ROOT / "README.md"
+TUTORIAL = pages.DOCS / "tutorial" / "first-graph.md"
 INSTALLED_MAX_MB = 700
 # A finder that has none of the packages of an extra.
 _WITHOUT = """
@@ -152,33 +155,103 @@ def test_the_front_page_of_the_manual_installs_as_the_readme_does() -> None:
     assert readme and readme == front
 
 
-@pytest.mark.system
-@pytest.mark.timeout(600)
-def test_a_fresh_environment_from_the_wheel_runs_the_readme_and_stays_small(tmp_path: Path) -> None:
-    """Runs the install block of the README as typed, in a copy of what is under version control. Needs a package index."""
-    clone, home, here = tmp_path / "clone", tmp_path / "home", tmp_path / "here"
-    for folder in (clone, home, here):
-        folder.mkdir()
-    names = _run(["git", "ls-files", "-z"], cwd=pages.ROOT).stdout.split("\0")
-    for name in filter(None, names):
-        (clone / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(pages.ROOT / name, clone / name)
-    env = {n: v for n, v in os.environ.items() if n not in ("PYTHONPATH", "VIRTUAL_ENV")} | {"HOME": str(home)}
+# --- environments of their own: these need a package index -------------------------------------------------------------------
+
+
+class Fresh(NamedTuple):
+    """A copy of what is under version control, and the environment that the install block of the README made from it."""
+
+    clone: Path
+    venv: Path
+    env: dict[str, str]
+
+    @property
+    def python(self) -> Path:
+        return self.venv / "bin" / "python"
+
+
+def _copied(folder: Path) -> Path:
+    for name in filter(None, _run(["git", "ls-files", "-z"], cwd=pages.ROOT).stdout.split("\0")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(pages.ROOT / name, folder / name)
+    return folder
+
+
+def _megabytes(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) / 1e6
+
+
+def _installed(what: str, folder: Path, command: str, venv: Path, env: dict[str, str]) -> None:
+    """Run a command that makes an environment, and print how long that took and how large it is."""
+    begun = time.monotonic()
+    _run(command, cwd=folder, env=env)
+    took = time.monotonic() - begun
+    sys.__stdout__ and sys.__stdout__.write(f"\n{what}: {took:.0f} s, {_megabytes(venv):.0f} MB\n")
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Fresh:
+    home = tmp_path_factory.mktemp("home")
+    clone = _copied(tmp_path_factory.mktemp("clone"))
+    cache = {"PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip"))}
+    env = {n: v for n, v in os.environ.items() if n not in ("PYTHONPATH", "VIRTUAL_ENV")} | cache | {"HOME": str(home)}
     install = "\n".join(b.text for b in pages.blocks(README) if b.option("install") is not None)
-    _run(install, cwd=clone, env=env)
-    venv = home / "og"
-    size = sum(path.stat().st_size for path in venv.rglob("*") if path.is_file() and not path.is_symlink())
-    assert size / 1e6 <= INSTALLED_MAX_MB
-    script = [f". {venv}/bin/activate"]
-    for step in pages.steps(README):
-        if step.kind == "file":
-            (here / str(step.block.option("file"))).write_text(step.block.text + "\n")
-        elif step.kind == "sh" and not step.exits:
-            script.append(step.block.text)
-        elif step.kind == "sh":
-            script.append(f"( {step.block.text} ) || true")
-        else:
-            script.append(f"python - <<'END'\n{step.block.text}\nEND")
-    _run("\n".join(script), cwd=here, env=env)
+    _installed("the install block of the README", clone, install, home / "og", env)
+    return Fresh(clone, home / "og", env)
+
+
+@pytest.mark.system
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", [README, TUTORIAL], ids=["readme", "tutorial"])
+def test_a_page_copied_into_an_empty_folder_works_in_a_fresh_environment_from_the_wheel(
+    page: Path, fresh: Fresh, tmp_path: Path
+) -> None:
+    ran = pages.run(page, tmp_path / "work", python=fresh.python)
+    assert ran.failure is None
+    assert list(pages.differences(page, ran)) == []
+
+
+@pytest.mark.system
+@pytest.mark.timeout(900)
+def test_a_fresh_environment_stays_small_and_takes_what_is_added_later(fresh: Fresh) -> None:
+    assert _megabytes(fresh.venv) <= INSTALLED_MAX_MB
     # The hint of a missing extra works: what is installed already is not looked up.
-    _run(f". {venv}/bin/activate\npip install -q 'omnigraph-pipelines[otel]'", cwd=here, env=env)
+    _run([str(fresh.python), "-m", "pip", "install", "-q", "omnigraph-pipelines[otel]"], cwd=fresh.venv, env=fresh.env)
+
+
+@pytest.mark.system
+@pytest.mark.timeout(900)
+def test_what_setup_installs_stays_small(fresh: Fresh) -> None:
+    _installed("./run setup", fresh.clone, "./run setup", fresh.clone / ".venv", fresh.env)
+    assert _megabytes(fresh.clone / ".venv") <= INSTALLED_MAX_MB
+    _run(". .venv/bin/activate && omnigraph version", cwd=fresh.clone, env=fresh.env)
+
+
+@pytest.mark.system
+@pytest.mark.timeout(900)
+def test_the_library_and_the_notebook_example_run_in_an_environment_from_the_wheel(
+    fresh: Fresh, tmp_path: Path
+) -> None:
+    _run([str(fresh.python), "-m", "pip", "install", "-q", "omnigraph-pipelines[frames]"], cwd=tmp_path, env=fresh.env)
+    library = shutil.copytree(pages.ROOT / "examples" / "library", tmp_path / "library")
+    found = _run([str(fresh.python), "follow.py"], cwd=library, env=fresh.env).stdout.splitlines()
+    assert found[0] == "3 people; 2 rows set aside"
+    notebook = shutil.copytree(pages.ROOT / "examples" / "notebook", tmp_path / "notebook")
+    cells = json.loads((notebook / "explore.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    _run([str(fresh.python), "-c", code], cwd=notebook, env=fresh.env)
+
+
+@pytest.mark.system
+@pytest.mark.timeout(1800)
+def test_the_dagster_example_runs_in_an_environment_from_the_wheel(fresh: Fresh, tmp_path: Path) -> None:
+    venv, constraints = tmp_path / "dg", fresh.clone / "constraints.txt"
+    wheel = next((fresh.clone / "dist").glob("*.whl"))
+    install = f"{fresh.python} -m venv {venv} && {venv}/bin/pip install -q -c {constraints} '{wheel}[cli,pipelines]'"
+    _installed("the wheel with its pipelines", tmp_path, install, venv, fresh.env)
+    folder = shutil.copytree(pages.ROOT / "examples" / "dagster", tmp_path / "dagster")
+    env = fresh.env | {"DAGSTER_HOME": str(folder), "PATH": f"{venv}/bin{os.pathsep}{fresh.env['PATH']}"}
+    _run("omnigraph-pipelines validate graph.yaml && omnigraph-pipelines run graph.yaml", cwd=folder, env=env)
+    asked = ["omnigraph", "query", "social.omni", "--sql", "select src, dst from Follows", "--json"]
+    assert json.loads(_run(asked, cwd=folder, env=env).stdout)["result"]["rows"] == [{"src": "Ada", "dst": "Mary"}]
+    _run([f"{venv}/bin/python", "-c", "from definitions import defs; assert defs"], cwd=folder, env=env)
