@@ -23,5 +23,8 @@ def worth_showing(
     return [items[index] for index in sorted(chosen)]
 
 
-def rest_text(total: int, shown: int, one: str, many: str | None = None) -> str:
-    return f"… and {count_text(total - shown, one, many)} more; --all shows them"
+def rest_text(total: int, shown: int, one: str = "table", many: str | None = None, *, all_: bool = False) -> str:
+    """``all_``: whether the command has the option."""
+    return (
+        f"… and {count_text(total - shown, one, many)} more; {'--all shows them' if all_ else '--json has all of them'}"
+    )

@@ -59,7 +59,7 @@ def _show(screen: Screen, report: LintReport, all_: bool) -> None:
         style = "red" if finding.severity == "error" else "yellow"
         screen.line(f"{finding.severity.upper()} {place}: {said}", style=style)
     if len(shown) < len(report.findings):
-        screen.line(rest_text(len(report.findings), len(shown), "finding"))
+        screen.line(rest_text(len(report.findings), len(shown), "finding", all_=True))
     if not report.error_count:
         warnings = report.warning_count
         screen.line(f"OK {report.query_file}" + (f" ({count_text(warnings, 'warning')})" if warnings else ""))

@@ -58,7 +58,7 @@ def _show(screen: Screen, report: StatusReport, all_: bool) -> None:
     screen.table(columns, rows)
     if len(tables) < len(report.tables):
         screen.line(
-            f"{rest_text(len(report.tables), len(tables), 'table')}: {report.rows:,} rows, {bytes_text(report.bytes)} in all"
+            f"{rest_text(len(report.tables), len(tables), all_=True)}: {report.rows:,} rows, {bytes_text(report.bytes)} in all"
         )
     if len(report.branches) > 1:
         screen.line()
@@ -68,7 +68,7 @@ def _show(screen: Screen, report: StatusReport, all_: bool) -> None:
             [(b.name, b.head, b.owned_tables, _unsettled(b)) for b in listed],
         )
         if len(listed) < len(report.branches):
-            screen.line(rest_text(len(report.branches), len(listed), "branch", "branches"))
+            screen.line(rest_text(len(report.branches), len(listed), "branch", "branches", all_=True))
     screen.line()
     for note in report.notes:
         screen.line(f"note: {note}")

@@ -59,7 +59,7 @@ def _show(screen: Screen, result: dict[str, Any], all_: bool) -> None:
             style=_STYLES[problem["severity"]],
         )
     if len(problems) < len(result["problems"]):
-        screen.line(rest_text(len(result["problems"]), len(problems), "problem"))
+        screen.line(rest_text(len(result["problems"]), len(problems), "problem", all_=True))
     for note in result["notes"]:
         screen.line(f"note     {note}")
     screen.line(
