@@ -51,7 +51,7 @@ class SchemaStepReport(Model):
     hint: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SchemaPlanReport(Model):
     """How one schema becomes another. ``hard``: whether drops also take the bytes away."""
 
@@ -59,6 +59,10 @@ class SchemaPlanReport(Model):
     loss: bool
     hard: bool
     steps: tuple[SchemaStepReport, ...]
+
+    def __repr__(self) -> str:
+        found = ("" if self.supported else "not supported, ") + ("with loss" if self.loss else "no loss")
+        return f"<SchemaPlanReport {found}: {len(self.steps)} steps>"
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ def held_classes() -> dict[str, type]:
 # Arguments of calls: a program makes them, none is handed out.
 ARGUMENTS = {
     *("Batch", "CommitOptions", "CsvOptions", "LoadOptions", "TableFile", "Limits", "ObjectRows", "PartTask", "Piece"),
-    *("RecordRows", "Split", "Stretch", "TableRows", "Tag", "Target", "TaskRows", "StagedPart", "KeyStream"),
-    *("Complaints", "DeleteFailure", "Entry", "TableRef", "StagedFile"),
+    *("RecordRows", "Split", "Stretch", "TableRows", "PieceKind", "Target", "TaskRows", "StagedPart", "KeyStream"),
+    *("PartViolations", "DeleteFailure", "Entry", "TableRef", "StagedFile"),
 }
 
 
