@@ -36,7 +36,7 @@ from omnigraph.table.dataset import TableRef
 from omnigraph.table.files import live_files, version_files
 from omnigraph.testing.bounds import Bounds, NeverEnds, hear
 from omnigraph.testing.children import Child
-from omnigraph.upkeep.distribute import RewriteTask
+from omnigraph.upkeep.distribute import CompactionTask
 
 SCHEMA: Final = """
 node Person { name: String @key  age: I32? @index  photo: Blob? }
@@ -158,7 +158,7 @@ def calls() -> tuple[Call, ...]:
 
 def _compact(graph: Graph) -> None:
     """What executors do: a task has no handle, and knows the graph by its path and the lines of its input alone."""
-    tasks = [RewriteTask.from_json(task.to_json()) for task in graph.plan_compaction().tasks]
+    tasks = [CompactionTask.from_json(task.to_json()) for task in graph.plan_compaction().tasks]
     graph.commit_compaction([task.run() for task in tasks])
 
 
