@@ -42,7 +42,7 @@ class JavaOutput:
         return self.file
 
     def start(self, spark: Callable[[], Any], say: Callable[[str], None]) -> None:
-        """Start Spark with its output in the file. Where that fails, the last lines of it are told."""
+        """Start Spark with its output in the file. Where that fails, pass its last lines to ``say``."""
         try:
             with _error_output_to(self.file):
                 spark()
