@@ -67,6 +67,8 @@ class WriteSettings(Part):
     """Whether writes of several threads of a run may share a swap; as the environment says if left out."""
     combine: bool | None = None
     """Whether runs that write different tables may share a swap; as the environment says if left out. Experimental."""
+    offers: bool | None = None
+    """Whether runs that wait for the same tables may carry out each other's small writes; as the environment says if left out. Experimental."""
 
 
 class SparkSettings(Part):

@@ -85,7 +85,8 @@ def init(
     actor = check_actor(actor)
     groups = check_switch("group", None, "OMNIGRAPH_GROUP", default=True)
     engine = Engine(open_store(uri, storage_options), durability=promised, groups=groups)
-    engine.combine = check_commit(None)
+    shared = check_commit(None)
+    engine.combine, engine.offers = shared.combine, shared.offers
     with entering(engine, "init", writes=True):
         create_graph(
             engine,
@@ -119,12 +120,13 @@ def open(
     ``OMNIGRAPH_DURABILITY`` says, else ``commit``. ``verify_reads``: compare each file of a table on a local disk with its
     checksum before its first use. None: what ``OMNIGRAPH_VERIFY_READS`` says, else not. ``group``: whether writes of several
     threads may share a swap; None: what ``OMNIGRAPH_GROUP`` says, else they may. ``commit``: ``{"combine": True}`` lets writes
-    of several processes share one as well (experimental); without it, what ``OMNIGRAPH_COMMIT_COMBINE`` says, else not.
+    of several processes share one as well, and ``{"offers": True}`` lets those that wait for the same tables carry each other out (both
+    experimental); without them, what ``OMNIGRAPH_COMMIT_COMBINE`` and ``OMNIGRAPH_COMMIT_OFFERS`` say, else not.
     """
     promised = durability_of(durability)
     groups = check_switch("group", group, "OMNIGRAPH_GROUP", default=True)
     verified = check_switch("verify_reads", verify_reads, VERIFY_READS, default=False)
-    combine = check_commit(commit)
+    shared = check_commit(commit)
     check_flag("read_only", read_only)
     check_flag("exclusive", exclusive)
     if read_only and exclusive:
@@ -133,7 +135,7 @@ def open(
     actor = check_actor(actor)
     store = open_store(uri, storage_options)
     engine = Engine(store, read_only=read_only, durability=promised, groups=groups, verify_reads=verified)
-    engine.bounds, engine.combine = bounds, combine
+    engine.bounds, engine.combine, engine.offers = bounds, shared.combine, shared.offers
     with entering(engine, "open"):
         meter = Meter()
         engine.latest(MAIN, meter)

@@ -29,6 +29,7 @@ ON_MISSING_ENDPOINT: Final[tuple[OnMissingEndpoint, ...]] = get_args(OnMissingEn
 CHECKS: Final[tuple[Check, ...]] = get_args(Check)
 
 COMBINE: Final = "OMNIGRAPH_COMMIT_COMBINE"
+OFFERS: Final = "OMNIGRAPH_COMMIT_OFFERS"
 DEADLINE_S: Final = 60.0
 _DEADLINE_S_MAX: Final = 1e9  # beyond it a lock cannot be told how long to wait; thirty years are as good as no end
 
@@ -238,17 +239,29 @@ def check_switch(
     return default if not text else text == "1"
 
 
-def check_commit(value: object, environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether writes may share a swap with those of other processes, by ``commit={"combine": …}`` or the environment."""
+@dataclass(frozen=True)
+class CommitSharing:
+    """What writes share with those of other processes. ``combine``: a swap, where they write different tables; ``offers``: a plan, where
+    they wait for the same ones."""
+
+    combine: bool = False
+    offers: bool = False
+
+
+def check_commit(value: object, environment: Mapping[str, str] = os.environ) -> CommitSharing:
+    """Return what writes share with those of other processes, by ``commit={"combine": …, "offers": …}`` or the environment."""
+    hint = 'pass commit={"combine": True} or commit={"offers": True}'
     if value is not None and not isinstance(value, Mapping):
-        raise InvalidInput(
-            f"commit is a mapping or None, not {value_shown(value)}", hint='pass commit={"combine": True}'
-        )
+        raise InvalidInput(f"commit is a mapping or None, not {value_shown(value)}", hint=hint)
     given = {} if value is None else dict(value)
-    unknown = sorted(str(name) for name in given if name != "combine")
+    unknown = sorted(str(name) for name in given if name not in ("combine", "offers"))
     if unknown:
-        raise InvalidInput(f"commit has no member {value_shown(unknown[0])}", hint='pass commit={"combine": True}')
-    return check_switch("commit['combine']", given.get("combine"), COMBINE, default=False, environment=environment)
+        raise InvalidInput(f"commit has no member {value_shown(unknown[0])}", hint=hint)
+
+    def switch(name: str, variable: str) -> bool:
+        return check_switch(f"commit[{name!r}]", given.get(name), variable, default=False, environment=environment)
+
+    return CommitSharing(switch("combine", COMBINE), switch("offers", OFFERS))
 
 
 def check_flag(name: str, value: object) -> bool:

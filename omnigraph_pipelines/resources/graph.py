@@ -48,6 +48,11 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         default=None,
         description="Whether writes of several processes may share a swap; the environment's if left out. Experimental.",
     )
+    offers: bool | None = Field(
+        default=None,
+        description="Whether processes that wait for the same tables may carry out each other's small writes; the environment's if "
+        "left out. Experimental.",
+    )
 
     # Not og.Graph: fields are looked at when the class is made, and that name loads Lance.
     _graph: Any = PrivateAttr(default=None)
@@ -69,6 +74,7 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             verify_reads=graph.verify_reads,
             group=settings.commit.group,
             combine=settings.commit.combine,
+            offers=settings.commit.offers,
         )
 
     # --- for assets -------------------------------------------------------------------------------------------------
@@ -130,8 +136,13 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             durability=self.durability,
             verify_reads=self.verify_reads,
             group=self.group,
-            commit=None if self.combine is None else {"combine": self.combine},
+            commit=self._sharing(),
         )
+
+    def _sharing(self) -> dict[str, bool] | None:
+        """What is said of sharing with other processes; None where nothing is."""
+        given = {"combine": self.combine, "offers": self.offers}
+        return {name: value for name, value in given.items() if value is not None} or None
 
     def options(self) -> dict[str, str] | None:
         """Options for the store, those from the environment included."""

@@ -215,12 +215,12 @@ def test_how_a_graph_is_opened_stands_in_the_file(folder: Path, monkeypatch: pyt
     text = GOOD.replace("  uri: data", "  durability: relaxed\n  verify_reads: true\n  uri: data")
     og.init(str(folder / "plain.omni"), "node A { name: String @key }").close()
     opening_for_real(str(folder / "plain.omni"), read_only=True, group=True, commit={"combine": True}).close()
-    for said in (GOOD, f"{text}commit: {{group: false, combine: true}}\n"):
+    for said in (GOOD, f"{text}commit: {{group: false, combine: true, offers: true}}\n"):
         resource = OmniGraphResource.from_settings(load_graph_file(write(folder, said)).settings)
         with pytest.raises(og.errors.StoreUnavailable):
             resource.open()
     names = ("durability", "verify_reads", "group", "commit")
     assert [tuple(given[name] for name in names) for given in opened] == [
         (None, None, None, None),
-        ("relaxed", True, False, {"combine": True}),
+        ("relaxed", True, False, {"combine": True, "offers": True}),
     ]

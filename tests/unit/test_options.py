@@ -13,7 +13,16 @@ import pytest
 import omnigraph as og
 from omnigraph.core.errors import InvalidInput, LimitExceeded
 from omnigraph.distributed.staging_txn import StagingTxn
-from omnigraph.options import COMBINE, MODES, CommitOptions, LoadOptions, check_actor, check_commit
+from omnigraph.options import (
+    COMBINE,
+    MODES,
+    OFFERS,
+    CommitOptions,
+    CommitSharing,
+    LoadOptions,
+    check_actor,
+    check_commit,
+)
 
 WRONG: list[tuple[str, Any]] = [
     ("branch", None), ("branch", ""), ("branch", 7), ("branch", b"main"), ("branch", "\udcff"),
@@ -111,13 +120,19 @@ def test_a_handle_refuses_a_wrong_actor(name: str, value: Any, tmp_path: Path) -
                 call(actor=value)
 
 
-def test_combining_is_asked_for_by_the_call_then_the_environment() -> None:
-    assert not check_commit(None, {})
-    assert check_commit(None, {COMBINE: "1"}) and check_commit({"combine": True}, {})
-    assert not check_commit({"combine": False}, {COMBINE: "1"}) and check_commit({}, {COMBINE: "1"})
-    wrong: list[Any] = [{"offers": True}, {"combine": 1}, True, [("combine", True)]]
-    for value in wrong:
-        with pytest.raises(InvalidInput, match="commit"):
-            check_commit(value, {})
-    with pytest.raises(InvalidInput, match=COMBINE):
-        check_commit(None, {COMBINE: "yes"})
+def test_sharing_is_asked_for_by_the_call_then_the_environment() -> None:
+    for name, variable in (("combine", COMBINE), ("offers", OFFERS)):
+
+        def said(value: object, environment: dict[str, str], name: str = name) -> bool:
+            return bool(getattr(check_commit(value, environment), name))
+
+        assert not said(None, {})
+        assert said(None, {variable: "1"}) and said({name: True}, {})
+        assert not said({name: False}, {variable: "1"}) and said({}, {variable: "1"})
+        wrong: list[Any] = [{name: 1}, {name: "1"}, {"share": True}, True, [(name, True)]]
+        for value in wrong:
+            with pytest.raises(InvalidInput, match="commit"):
+                check_commit(value, {})
+        with pytest.raises(InvalidInput, match=variable):
+            check_commit(None, {variable: "yes"})
+    assert check_commit({"offers": True}, {}) == CommitSharing(combine=False, offers=True)

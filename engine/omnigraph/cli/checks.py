@@ -64,6 +64,7 @@ _SETTINGS: Final = (
     ("verify-reads", "OMNIGRAPH_VERIFY_READS", "0"),
     ("group", "OMNIGRAPH_GROUP", "1"),
     ("combine", "OMNIGRAPH_COMMIT_COMBINE", "0"),
+    ("offers", "OMNIGRAPH_COMMIT_OFFERS", "0"),
     ("log", "OMNIGRAPH_LOG", "none"),
 )
 

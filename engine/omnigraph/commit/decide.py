@@ -25,7 +25,7 @@ class End(Enum):
     OPEN = "open"
     PUBLISHED = "published"  # every member's commit is there, in one version
     ABORTED = "aborted"
-    CARRIED = "carried"  # a request that this plan only carries has ended elsewhere: this plan can only be given up
+    CARRIED = "carried"  # an offered request of this plan has ended by another plan: this one can only be given up
     MIXED = "mixed"  # no swap of this protocol writes that
 
 
@@ -50,11 +50,15 @@ def _commit(row: HistoryRow | None) -> CommitRow | None:
 
 
 def how_ended(plan: PublishPlan, lineage: Lineage) -> End:
-    """A plan ends once, in one swap, by records of one kind: this tells which, or that none is there."""
+    """A plan ends once, in one swap, by records of one kind: this tells which, or that none is there.
+
+    A request that it owns may have landed by the plan of another writer, which had read it as an offer: that is no end of this plan,
+    unless nothing else is in it."""
     rows = lineage.rows
     aborted = [one for one in plan.ends if isinstance(rows.get(one), AbortRow)]
-    landed = [one for one in plan.owned if _commit(rows.get(one)) is not None]
-    if aborted and landed:
+    landed = [row for one in plan.owned if (row := _commit(rows.get(one))) is not None]
+    by_this = any(row.plan == plan.id for row in landed)
+    if aborted and by_this:
         return End.MIXED
     if aborted:
         return End.ABORTED
@@ -62,7 +66,7 @@ def how_ended(plan: PublishPlan, lineage: Lineage) -> End:
         found = lineage.commits(plan)
         if len(found) == len(plan.requests) and len({row.version for row in found}) == 1:
             return End.PUBLISHED
-        return End.MIXED
+        return End.MIXED if by_this else End.CARRIED
     if any(one in rows for one in plan.members):
         return End.CARRIED
     return End.OPEN

@@ -64,6 +64,7 @@ class Engine:
         groups: bool = True,
         verify_reads: bool = False,
         combine: bool = False,
+        offers: bool = False,
     ) -> None:
         self.store = store
         self.uri = store.uri
@@ -83,6 +84,9 @@ class Engine:
         self.bounds = Bounds()
         self.groups = groups  # whether requests of this handle may share a swap
         self.combine = combine  # whether plans of this handle may share a swap with those of other processes
+        self.offers = (
+            offers  # whether writes of this handle may be carried out by other processes, and carry out theirs
+        )
         self.applied = AppliedPlans()
         self.owner = this_process()
         self.names_seen: dict[str, float] = {}  # entries ``making`` of others, and when this process first saw each

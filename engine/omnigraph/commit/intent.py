@@ -40,8 +40,10 @@ class Intents:
         self._store = store
         self.seen = 0  # how many there were when they were last listed
         self.newest: str | None = None  # the last of them
+        self.refused: frozenset[str] = frozenset()  # operations whose offers were refused, by the same listing
         self._lock = threading.Lock()
         self._known: OrderedDict[str, Intent | None] = OrderedDict()
+        self._stamped: OrderedDict[tuple[str, str], Intent | None] = OrderedDict()
 
     def arm(self, op: str, data: bytes, meter: Meter | None = None) -> None:
         """Create the file. A lost answer is resolved by the store; ours already there is success."""
@@ -81,6 +83,22 @@ class Intents:
                 self._known.popitem(last=False)
         return found
 
+    def has_stamped(self, op: str, stamp: str) -> bool:
+        with self._lock:
+            return (op, stamp) in self._stamped
+
+    def stamped(self, op: str, stamp: str, meter: Meter | None = None) -> Intent | None:
+        """The intent that was listed with this change stamp. A ticket may become an offer, and an offer a plan: each is read once."""
+        with self._lock:
+            if (op, stamp) in self._stamped:
+                return self._stamped[op, stamp]
+        found = self.read(op, meter)
+        with self._lock:
+            self._stamped[op, stamp] = found
+            while len(self._stamped) > KNOWN_MAX:
+                self._stamped.popitem(last=False)
+        return found
+
     def glance(self, op: str, meter: Meter | None = None) -> bytes | None:
         """The file as it is, unread; None where it is gone."""
         return self._store.get(layout.intent_key(op), meter=meter)
@@ -88,11 +106,15 @@ class Intents:
     def names(self, meter: Meter | None = None) -> list[tuple[str, str]]:
         """(operation id, change stamp) of every pending intent, oldest first. Fails loudly if it cannot list."""
         found = []
+        refused = []
         for entry in self._store.list(layout.INTENTS, meter=meter):
             op = layout.record_ulid(entry.key)
             if op is not None:
                 found.append((op, f"{entry.size}:{entry.modified_us}"))
+            elif (other := layout.refused_ulid(entry.key)) is not None:
+                refused.append(other)
         found.sort()
+        self.refused = frozenset(refused)
         self.seen = len(found)
         self.newest = found[-1][0] if found else None
         return found

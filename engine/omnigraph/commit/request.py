@@ -10,7 +10,8 @@ from omnigraph.commit.builder import Work
 from omnigraph.commit.steps import StagedFiles
 
 if TYPE_CHECKING:
-    from omnigraph.commit.plan import PublishPlan
+    from omnigraph.commit.offering import Offering
+    from omnigraph.commit.plan import PublishPlan, RequestInfo
     from omnigraph.commit.txn import Txn
     from omnigraph.core.meter import StorageCost
     from omnigraph.manifest.rows import CommitRow
@@ -20,10 +21,19 @@ class PrepareAgain(Exception):
     """Raised by a preparer: the state that it was given is not one to answer from, so ask with a newer one."""
 
 
+class CarriedOut(Exception):
+    """Leaves a write whose request another writer has committed, from its offer: this is how it ended."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__("carried out by another writer")
+        self.outcome = outcome
+
+
 @dataclass(frozen=True)
 class Request:
     """What the caller asked for, apart from the data. ``request`` and ``content`` are digests of the call and of its input,
-    by which a repeated idempotency key is compared. ``several``: it stands for requests that its preparer admits, refuses and names."""
+    by which a repeated idempotency key is compared. ``several``: it stands for requests that its preparer admits, refuses and names.
+    ``offering``: how it shares plans with writers of other processes. ``carried``: it is one that another process has offered."""
 
     kind: str
     branch: str
@@ -35,6 +45,8 @@ class Request:
     request: str | None = None
     content: str | None = None
     several: bool = False
+    offering: Offering | None = field(default=None, compare=False, repr=False)
+    carried: RequestInfo | None = None
     files: StagedFiles = field(default_factory=StagedFiles, compare=False, repr=False)
 
 

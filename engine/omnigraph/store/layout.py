@@ -122,6 +122,13 @@ def staging_key(ulid: str) -> str:
     return f"{STAGING}{_checked_ulid(ulid)}.json"
 
 
+def refused_ulid(key: str) -> str | None:
+    """The ULID of the operation whose offer was refused; ``None`` for any other key."""
+    name = key.removeprefix(REFUSED)
+    found = name != key and name.endswith(".json") and is_ulid(name.removesuffix(".json"))
+    return name.removesuffix(".json") if found else None
+
+
 def record_ulid(key: str) -> str | None:
     """The ULID of an intent or staging record; ``None`` for any other key, quarantined intents included."""
     for prefix in (INTENTS, STAGING):

@@ -15,7 +15,7 @@ from omnigraph.commit.lines import ManifestLine, owned_keys, read_lines, unresol
 from omnigraph.commit.plan import BranchName
 from omnigraph.commit.recovery.drift import Drift, TableDrift, VersionAbove, heal
 from omnigraph.commit.recovery.evidence import owner_gone
-from omnigraph.commit.recovery.recover import Recovered, recover_or_leave
+from omnigraph.commit.recovery.recover import Recovered, clear_refusals, recover_or_leave
 from omnigraph.core.errors import InvalidInput
 from omnigraph.core.meter import Meter
 from omnigraph.wire.recovery import DriftingTable, RecoveredWrite, RecoveryReport, UnpublishedVersion
@@ -41,7 +41,9 @@ def recover(
     watched: dict[str, str] = {}
     left: list[str] = []
     stopped: list[Recovered] = []
-    read = [(op, engine.intents.read(op, meter)) for op, _stamp in engine.pending(meter)]
+    pending = engine.pending(meter)
+    clear_refusals(engine, pending, meter)
+    read = [(op, engine.intents.read(op, meter)) for op, _stamp in pending]
     intents = {op: intent for op, intent in read if intent is not None}
     lines = read_lines(engine, meter)
     scope = [lines.named(branch) for branch in lines.scope(branches)]

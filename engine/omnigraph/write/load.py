@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Any
 
 import pyarrow as pa
@@ -102,6 +103,13 @@ class Load:
             raise data_invalid(self.input.malformed.shown, self.input.malformed.total)
         txn.open_ahead(self.input.tables, self._endpoints())
         return tuple(with_committed_ids(self.input, self.options, txn, asks=True))
+
+    def offered(self, txn: Txn) -> tuple[TypeChange, ...] | None:
+        """The rows as they were read. An input that lies in files, or is not held in memory, is its own process's business."""
+        self._follow_schema(txn)
+        if self.input.malformed or has_readers(self.source) or is_path(self.source):
+            return None
+        return tuple(self.input.changes(self.options.input_mode))
 
     def left_alone(self, unchanged: Mapping[str, TableChange]) -> None:
         self.unchanged = dict(unchanged)
@@ -240,6 +248,11 @@ def has_readers(source: Any) -> bool:
         return False
     given = [*source.nodes.values(), *source.edges.values()] if isinstance(source, Batch) else list(source.values())
     return any(not isinstance(one, pa.Table | pa.RecordBatch | list | tuple) for one in given)
+
+
+def is_path(source: Any) -> bool:
+    """Whether the records lie in a file."""
+    return isinstance(source, PathLike) or (isinstance(source, str) and not source.lstrip().startswith("{"))
 
 
 def check(engine: Engine, source: Any, options: LoadOptions) -> CheckReport:

@@ -40,7 +40,7 @@ from omnigraph.write.base.refusal import data_invalid
 from omnigraph.write.base.violations import Violation
 from omnigraph.write.group.front import queue_of, shares, submit
 from omnigraph.write.load_options import commit_request
-from omnigraph.write.mutation.statement_effects import Effect, run_statements
+from omnigraph.write.mutation.statement_effects import Effect, inserted, run_statements
 from omnigraph.write.receipt import others_of, replay_warnings, table_changes
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.staging_plan import STAGE_FIRST_BYTES
@@ -165,6 +165,12 @@ class _Mutation:
         """What the statements make of the rows of this state, for a group that judges it with what others do."""
         self.look_no_more()
         self.effect = self._effect(txn)
+        return self.effect.changes
+
+    def offered(self, txn: Txn) -> tuple[TypeChange, ...] | None:
+        """The rows that its statements insert: they name all that they write."""
+        self.look_no_more()
+        self.effect = inserted(self.bind(txn.catalog), self._mint)
         return self.effect.changes
 
     def left_alone(self, unchanged: Mapping[str, TableChange]) -> None:

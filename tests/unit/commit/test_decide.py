@@ -174,11 +174,14 @@ def expected_end(rows: dict[str, HistoryRow], members: list[str]) -> End:
     owned = [one for one in members if one != CARRIED]
     aborted = any(isinstance(rows.get(one), type(abort_row())) for one in (PLAN_ID, *owned))
     landed = [one for one in members if isinstance(rows.get(one), type(commit_row()))]
+    by_this = any(rows[one].plan == PLAN_ID for one in landed if one in owned)
     if aborted:
-        return End.MIXED if any(one in landed for one in owned) else End.ABORTED
+        return End.MIXED if by_this else End.ABORTED
     if any(one in landed for one in owned):
         versions = {rows[one].version for one in landed}
-        return End.PUBLISHED if len(landed) == len(members) and len(versions) == 1 else End.MIXED
+        if len(landed) == len(members) and len(versions) == 1:
+            return End.PUBLISHED
+        return End.MIXED if by_this else End.CARRIED
     return End.CARRIED if any(one in rows for one in members) else End.OPEN
 
 
@@ -186,13 +189,15 @@ def expected_end(rows: dict[str, HistoryRow], members: list[str]) -> End:
 def test_every_way_in_which_the_records_of_a_group_can_lie(carried: bool) -> None:
     members = [FIRST, SECOND, *([CARRIED] if carried else [])]
     given = group(carried=carried)
-    for choice in itertools.product(("none", "commit", "later commit", "abort"), repeat=len(members) + 1):
+    choices = ("none", "commit", "later commit", "commit of another plan", "abort")
+    for choice in itertools.product(choices, repeat=len(members) + 1):
         rows: dict[str, HistoryRow] = {}
         for one, what in zip((PLAN_ID, *members), choice, strict=True):
             if what == "abort":
                 rows[one] = abort_row(one, plan=PLAN_ID)
             elif what != "none" and one != PLAN_ID:
-                rows[one] = commit_row(one, version=2 if what == "commit" else 3)
+                by = OTHER_COMMIT if what == "commit of another plan" else PLAN_ID
+                rows[one] = commit_row(one, version=3 if what == "later commit" else 2, plan=by)
         assert how_ended(given, Lineage(rows)) is expected_end(rows, members), choice  # type: ignore[arg-type]
 
 
@@ -206,7 +211,7 @@ def test_an_abort_leaves_a_request_that_the_plan_only_carries() -> None:
 
 
 def test_records_of_both_kinds_are_a_contradiction_and_no_answer() -> None:
-    rows: dict[str, HistoryRow] = {FIRST: commit_row(FIRST), PLAN_ID: abort_row(PLAN_ID)}
+    rows: dict[str, HistoryRow] = {FIRST: commit_row(FIRST, plan=PLAN_ID), PLAN_ID: abort_row(PLAN_ID)}
     with pytest.raises(ValueError, match="different ways"):
         check_publish(state(), group(carried=False), Lineage(rows))  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ plan's commits are found. A restore can only spoil an unpublished effect, whose 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -129,7 +129,15 @@ class _Undoing:
         """One look from the manifest on: what is left to restore, and the abort once nothing is."""
         how, lineage = ended(self.engine, held, self.plan, self.meter)
         if how is End.PUBLISHED:
-            return Answer(WasPublished(held, lineage.commits(self.plan)))
+            found = lineage.commits(self.plan)
+            if any(row.plan != self.plan.id for row in found) and _is_open(held.state, self.plan):
+                # Another plan has landed what this one owned, as it had been offered: what this one did to its tables is in the way.
+                left = self._undo_tables(held.state)
+                if left is not _Left.NOTHING:
+                    return LookAgain(pause=left is _Left.PAUSE)
+                if self.restored:
+                    return Swap(Change(pins=self._pins(held.state)), {OP: self.plan.op, ABORT: self.plan.id})
+            return Answer(WasPublished(held, found))
         if how is End.ABORTED:
             return Answer(Aborted(held, True, {key: one.pin for key, one in self.restored.items()}))
         if how is End.MIXED:
@@ -139,14 +147,15 @@ class _Undoing:
                 object="__manifest",
                 operation_id=self.plan.op,
             )
-        if held.state.identity != self.plan.branch.identity or held.state.head.closed is not None:
+        if not _is_open(held.state, self.plan):
             return Answer(Aborted(held, False, {}))
         left = self._undo_tables(held.state)
         if left is not _Left.NOTHING:
             return LookAgain(pause=left is _Left.PAUSE)
         if not self.restored and not self.record and moved_writes(held.state, self.plan):
             return Answer(Aborted(held, False, {}))
-        change = abort_change(self.plan, held.state, self._pins(held.state), self.actor, self.engine.clock.now_us())
+        pins, now_us = self._pins(held.state), self.engine.clock.now_us()
+        change = abort_change(self.plan, held.state, pins, self.actor, now_us, lineage.rows)
         return Swap(change, {OP: self.plan.op, PLAN: self.plan.id, ABORT: self.plan.id})
 
     def _pins(self, state: State) -> dict[str, Pin]:
@@ -219,6 +228,10 @@ class _Undoing:
         return _Restored(pin.version, landed)
 
 
+def _is_open(state: State, plan: PublishPlan) -> bool:
+    return state.identity == plan.branch.identity and state.head.closed is None
+
+
 def own_pin(state: State, chain: Chain) -> Pin | None:
     """The pin whose line this chain commits to, if the branch still has it and owns it. A line that the plan makes itself is
     left for cleanup, and a line of another branch is never restored."""
@@ -230,10 +243,20 @@ def own_pin(state: State, chain: Chain) -> Pin | None:
     return pin
 
 
-def abort_change(plan: PublishPlan, state: State, pins: Mapping[str, Pin], actor: str | None, now_us: int) -> Change:
-    """The abort rows of a plan, for its id and each request that it owns, and the pins of the tables that were put back."""
+def abort_change(
+    plan: PublishPlan,
+    state: State,
+    pins: Mapping[str, Pin],
+    actor: str | None,
+    now_us: int,
+    recorded: Collection[str] = (),
+) -> Change:
+    """The abort rows of a plan, for its id and each request that it owns, and the pins of the tables that were put back.
+    ``recorded``: ids that have a record already, by another plan, as the request of an offer may have: a second one would
+    contradict it."""
     base = plan.base.manifest_version
-    rows = tuple(AbortRow(id=one, plan=plan.id, actor=actor, base=base, created_at_us=now_us) for one in plan.ends)
+    ends = [one for one in plan.ends if one not in recorded]
+    rows = tuple(AbortRow(id=one, plan=plan.id, actor=actor, base=base, created_at_us=now_us) for one in ends)
     return Change(pins=dict(pins), history=rows)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from omnigraph.commit.builder import Minting, Planned, build_plan
 from omnigraph.commit.plan import RequestInfo
 from omnigraph.commit.request import Prepared, Request
@@ -32,6 +34,11 @@ def plan_of(txn: Txn, request: Request, prepared: Prepared, op: str) -> Planned:
 
 
 def _info(request: Request, parents: tuple[str, ...], commit_id: str, now_us: int) -> RequestInfo:
+    if request.carried is not None:
+        return replace(request.carried, parents=parents, owned=False)
+    if request.offering is not None and request.offering.info is not None:
+        # Another writer may have read the offer, and may still carry it out: it is the same commit, whoever makes it.
+        return replace(request.offering.info, parents=parents)
     return RequestInfo(
         id=commit_id,
         kind=request.kind,

@@ -64,12 +64,13 @@ def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Out
     last: OmnigraphError | None = None
     pressure: Pressure | None = None
     with engine.writing(meter), engine.locks.holding(line, request.keys, deadline), engine.timing.writing():
-        with Arming.of(engine, request.kind, line, request.keys, deadline=deadline, meter=meter) as arming:
+        asked = (request.kind, line, request.keys, request.offering)
+        with Arming.of(engine, *asked, deadline=deadline, meter=meter) as arming:
             while True:
                 deadline.check("writing", last)
                 newest = arming.admit()
                 txn = open_txn(engine, request.branch, deadline=deadline, meter=meter, newest=newest)
-                if arming.wait_first(txn.state):
+                if arming.wait_first(txn):
                     continue
                 if not request.several:
                     early = early_answer(engine, request, txn)
@@ -289,8 +290,8 @@ def _publish_or_abort(
         actor=plan.actor,
         deadline=time_to_end(engine, one.txn.deadline),
         give_way=give_way_to_others(engine, one.meter),
-        # Another process that has read the intent may still publish a plan whose version was a ghost.
-        record=refusal is not None and refusal.ghost,
+        # Another process that has read the intent may still publish a plan whose version was a ghost, or carry out an offer.
+        record=one.arming.has_offered or (refusal is not None and refusal.ghost),
         meter=one.meter,
     )
     return _Ended(how, refusal)
@@ -310,7 +311,7 @@ def _conclude(one: _Attempt, ended: _Ended, results: Mapping[str, Applied]) -> O
         fresh = isinstance(how, Published) and how.fresh
         if not fresh:
             one.engine.durable.acknowledge(how.rows[-1].version, how.held)
-        warning = arming.finish(plan.op, published=fresh)
+        warning = arming.finish(plan.op, published=fresh, landed=True)
         one.engine.remember(one.request.branch, how.held)
         remember_own_rows(one.engine, one.txn, plan, results)
         swap = one.engine.history.swap_of(how.held, how.rows[-1], one.meter)

@@ -10,20 +10,25 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Branch, Engine, gather
-from omnigraph.commit.intent import Ticket, encode_ticket
+from omnigraph.commit.intent import Intent, Ticket, encode_ticket
+from omnigraph.commit.intent_format import encode_offer
+from omnigraph.commit.offering import Offer, Offering
 from omnigraph.commit.plan import BranchName, PublishPlan
 from omnigraph.commit.queue import local_operations
 from omnigraph.commit.queue.combine import Combining
 from omnigraph.commit.queue.heartbeat import Heartbeat
 from omnigraph.commit.queue.lease import QueueLease
 from omnigraph.commit.queue.line import QueueLine
+from omnigraph.commit.queue.offers import OwnOffer
 from omnigraph.commit.queue.timing import LEASE_PLANS_MAX
+from omnigraph.commit.request import CarriedOut
+from omnigraph.commit.txn import Txn
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.ids import new_ulid, ulid_row
@@ -39,6 +44,7 @@ class Queueing:
     kind: str
     branch: Branch
     keys: frozenset[str]
+    offering: Offering | None = field(default=None, compare=False)
 
 
 class Arming:
@@ -62,14 +68,26 @@ class Arming:
         self._superseded: QueueLease | None = None  # the same, while that file is being deleted
         self._deleting: Future[OmnigraphError | None] | None = None
         self._company: Combining | None = None
+        self._own = OwnOffer(engine, wanted.branch, wanted.offering, meter)
+        self._answers_first = False  # a writer ahead has said that the answer is known: look for it before queueing
+        if wanted.offering is not None:
+            wanted.offering.behind = self._behind
         self.op: str | None = None  # of the queue entry; None for a writer that does not queue
 
     @classmethod
     def of(
-        cls, engine: Engine, kind: str, line: Branch, keys: frozenset[str], *, deadline: Deadline, meter: Meter
+        cls,
+        engine: Engine,
+        kind: str,
+        line: Branch,
+        keys: frozenset[str],
+        offering: Offering | None = None,
+        *,
+        deadline: Deadline,
+        meter: Meter,
     ) -> Arming:
         """Of one write to these tables of a line."""
-        return cls(engine, Queueing(kind, line, keys), deadline, meter)
+        return cls(engine, Queueing(kind, line, keys, offering), deadline, meter)
 
     def __enter__(self) -> Arming:
         """Take over the queue position that the last write of this process has left, if it has."""
@@ -82,6 +100,8 @@ class Arming:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            if self._own.is_open:
+                self._end_offer(error)
             if self.op is not None:
                 self._stop_heartbeat()
                 self._engine.intents.disarm(self.op, self._meter)
@@ -97,24 +117,33 @@ class Arming:
         """
         if self.op is None or self._lease is not None:
             return None
-        newest = self._line.wait_for_front(self.op)
+        newest = self._line.wait_for_front(self.op, offered=self._own.is_open)
+        if self._own.is_open and self._line.offer_ended(self.op):
+            self._follow_offer()
+            return None
         self._admitted_at = self._engine.clock.monotonic()
         self._start_heartbeat()
         return newest
 
-    def wait_first(self, state: State) -> bool:
-        """Create a ticket where writers have met lately and this one has none. True: it queues now, so wait first."""
-        if self.op is not None or not self._wanted.keys or not self._engine.timing.contended:
+    def wait_first(self, txn: Txn) -> bool:
+        """Create a ticket where writers have met lately and this one has none. True: it queues now, so wait first.
+
+        An offer that was made before is looked for in this state, which the next plan is made on: what has landed by then is an end,
+        and what lands later the publish of that plan finds."""
+        self._own.look(txn.held)
+        if self.op is not None or not self._wanted.keys or not self._engine.timing.contended or self._answers_first:
             return False
-        self.enqueue(state)
+        self.enqueue(txn.state, self._own.encoded(txn))
         return True
 
-    def enqueue(self, state: State) -> None:
+    def enqueue(self, state: State, offer: Offer | None = None) -> None:
         """Create the ticket. Its id is its position: behind every entry that is known, also if this clock is slow."""
         self.op, *rest = ulid_row(LEASE_PLANS_MAX, self._engine.clock, after=self._engine.intents.newest)
         self._reserved = tuple(rest)
         local_operations.begin(self.op)
-        self._ticket = self._encode_ticket(self.op, state)
+        self._ticket = self._encode_ticket(self.op, state, offer)
+        if offer is not None:
+            self._own.begin(self.op, offer)
         self._engine.intents.arm(self.op, self._ticket, self._meter)
 
     def overtaken(self) -> bool:
@@ -167,8 +196,10 @@ class Arming:
             try:
                 wait(staging)  # nothing of ours still runs when the caller sees the error
             finally:
-                # No table commit was sent, so nothing can become visible: the intent may go, if it is there at all.
-                self._engine.intents.disarm(op)
+                # No table commit was sent, so nothing can become visible: the intent may go, if it is there at all. One that was
+                # offered goes once its offer is withdrawn.
+                if not self._own.is_open:
+                    self._engine.intents.disarm(op)
             raise
 
     def _arm(self, op: str, data: bytes, staging: Sequence[Future[Any]], *, staged_first: bool) -> list[Any] | None:
@@ -231,6 +262,52 @@ class Arming:
                 self._forget()
         return True
 
+    # --- offers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_offered(self) -> bool:
+        """Whether another writer may land the request of this write, under the id that its plan has."""
+        return self._own.is_open
+
+    def _behind(self) -> Sequence[Intent]:
+        """The offers of those that wait behind this writer. None where it holds no queue position."""
+        return () if self.op is None else self._line.offers_behind(self.op)
+
+    def _follow_offer(self) -> None:
+        """Our file is gone, or a writer ahead has refused what it offers: only a record under its id is an end.
+
+        Where there is none, withdraw it: whoever has read it could still carry it out. Then raise the refusal, or plan again."""
+        refusal = self._own.refusal() if self.op in self._engine.intents.refused else None
+        self._forget()
+        if refusal is None:
+            self._own.look(self._engine.latest(self._wanted.branch, self._meter))
+        self._own.withdraw()
+        error = None if refusal is None else refusal.as_error
+        self._answers_first = refusal is not None
+        if error is not None:
+            raise error
+
+    def _end_offer(self, error: BaseException | None) -> None:
+        """The write ends, and its offer is open: withdraw it, so that what the caller is told stays true."""
+        self._stop_heartbeat()
+        if isinstance(error, OmnigraphError) and self._deadline.passed:
+            unknown = self._own.unknown(error.message)
+            self.abandon()
+            raise unknown from error
+        try:
+            self._own.withdraw()
+        except CarriedOut:
+            if error is None or isinstance(error, Exception):
+                raise
+        except Exception as failure:
+            unknown = self._own.unknown(str(failure))
+            self.abandon()
+            if error is None or isinstance(error, Exception):
+                raise unknown from failure
+        except BaseException:
+            self.abandon()
+            raise
+
     # --- publish ----------------------------------------------------------------------------------------------------
 
     def rivals(self, plan: PublishPlan, change: Change) -> Combining:
@@ -251,11 +328,13 @@ class Arming:
         if not self._may_lease():
             self._deleting = self._engine.spawn(self._engine.intents.disarm, op, self._meter)
 
-    def finish(self, op: str, *, published: bool = False) -> OmnigraphError | None:
+    def finish(self, op: str, *, published: bool = False, landed: bool = False) -> OmnigraphError | None:
         """The plan's end is durable: delete its intent, or leave it as a lease for the next write of this process where a swap of
-        ours has ``published`` it.
+        ours has ``published`` it. ``landed``: it was published, by us or by another process.
 
         Returns why a file is still there, if one is."""
+        if landed:
+            self._own.close()
         deleting, self._deleting = self._deleting, None
         if deleting is None and published and self._may_lease():
             self._offer_lease(self.op or op)
@@ -267,6 +346,7 @@ class Arming:
 
     def abandon(self) -> None:
         """Stop using the queue entry without deleting its intent: the outcome of the plan is unknown."""
+        self._own.close()
         self._forget()
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -307,11 +387,12 @@ class Arming:
                 local_operations.end(self.op)
             self.op = None
 
-    def _encode_ticket(self, op: str, state: State) -> bytes:
+    def _encode_ticket(self, op: str, state: State, offer: Offer | None = None) -> bytes:
         tables = tuple((key, _identity(state, key)) for key in sorted(self._wanted.keys))
         wanted = self._wanted.branch
         branch = BranchName(wanted if isinstance(wanted, str) else wanted.name, state.identity)
-        return encode_ticket(Ticket(self._engine.graph_id, op, self._wanted.kind, branch, tables, self._engine.owner))
+        ticket = Ticket(self._engine.graph_id, op, self._wanted.kind, branch, tables, self._engine.owner)
+        return encode_ticket(ticket) if offer is None else encode_offer(ticket, offer.info, offer.body)
 
     def _start_heartbeat(self) -> None:
         if self.op is not None and self._heartbeat is None:

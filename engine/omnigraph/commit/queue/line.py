@@ -11,6 +11,9 @@ from concurrent.futures import Future
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Branch, Engine
 from omnigraph.commit.intent import Intent, decode
+from omnigraph.commit.intent_format import OFFERED
+from omnigraph.commit.plan import REQUESTS_MAX
+from omnigraph.commit.queue.combine import side_by_side
 from omnigraph.commit.queue.timing import FrontWatch
 from omnigraph.core.errors import Corruption, OmnigraphError, OutcomeUnknown
 from omnigraph.core.meter import Meter
@@ -18,6 +21,10 @@ from omnigraph.manifest.swap import Held
 from omnigraph.table.dataset import TableRef
 
 RECOVER_MIN_S = 1.0  # given to the end of a dead operation in our way, however little time is left for our own write
+OFFERS_BYTES_MAX = 4 * 1024 * 1024
+OFFER_RANK_MAX = (
+    2  # an offer is carried out wherever it stands in the queue, so its owner looks as often as those in front
+)
 GLANCES = 16  # at the file of the front alone, between two looks at the whole queue
 
 
@@ -32,16 +39,20 @@ class QueueLine:
         self._meter = meter
         self._watch = FrontWatch(engine.timing, engine.clock)
         self._elsewhere: set[str] = set()  # operations that are not in our way
+        self._listed: frozenset[str] = frozenset()
 
     def ignore(self, op: str) -> None:
         self._elsewhere.add(op)
 
-    def wait_for_front(self, op: str) -> Future[Held] | None:
-        """Wait until nothing is ahead of ``op``. The newest state, on its way, if something was."""
+    def wait_for_front(self, op: str, *, offered: bool = False) -> Future[Held] | None:
+        """Wait until nothing is ahead of ``op``. The newest state, on its way, if something was. ``offered``: or until the offer that
+        its file makes has ended."""
         front: str | None = None
         seen = b""  # the front's file as it was last
         while True:
             ahead = self.ahead(op)
+            if offered and self.offer_ended(op):
+                return None
             if not ahead:
                 return None if front is None else self._load_newest(front, seen)
             self._engine.timing.note_contention()
@@ -58,7 +69,7 @@ class QueueLine:
                     self._check_deadline()
                     continue
             self._check_deadline()
-            seen = self._pause(ahead)
+            seen = self._pause(ahead, offered=offered)
 
     def ahead(self, op: str) -> list[tuple[str, str]]:
         """(operation, change stamp) of the entries ahead of us, oldest first. Only the last is guaranteed to overlap our
@@ -66,10 +77,52 @@ class QueueLine:
         started = self._engine.clock.monotonic()
         listed = self._engine.intents.names(self._meter)
         self._engine.timing.note_request(self._engine.clock.monotonic() - started)
+        self._listed = frozenset(other for other, _ in listed)
         found = [(other, stamp) for other, stamp in listed if other not in self._elsewhere and other < op]
         while found and not self._in_our_way(found[-1][0]):
             self._elsewhere.add(found.pop()[0])
         return found
+
+    # --- offers -----------------------------------------------------------------------------------------------------
+
+    def offer_ended(self, op: str) -> bool:
+        """Whether our own file was gone at the last listing, or was refused: then the newest state says how the offer ended."""
+        return op not in self._listed or op in self._engine.intents.refused
+
+    def offers_behind(self, op: str) -> list[Intent]:
+        """The offers of later entries that name some of our tables and no other, oldest first, as many as a plan may take."""
+        intents = self._engine.intents
+        listed = [(other, stamp) for other, stamp in intents.names(self._meter) if other > op]
+        side_by_side(self._stamped, [one for one in listed if not intents.has_stamped(*one)])
+        found: list[Intent] = []
+        size = 0
+        for other, stamp in listed:
+            intent = self._stamped(other, stamp)
+            if intent is None or intent.offer is None or other in intents.refused or not self._is_ours(intent):
+                continue
+            size += sum(len(rows["ipc"]) for rows in intent.offer["rows"])
+            if len(found) + 1 >= REQUESTS_MAX or size > OFFERS_BYTES_MAX:
+                break
+            found.append(intent)
+        return found
+
+    def _stamped(self, op: str, stamp: str) -> Intent | None:
+        try:
+            return self._engine.intents.stamped(op, stamp, self._meter)
+        except OmnigraphError:  # its owner is served when its turn comes, and opens and recoveries stop at it loudly
+            return None
+
+    def _is_ours(self, intent: Intent) -> bool:
+        """Whether a plan of ours may carry it: a request for our tables alone, on the same branch."""
+        return (
+            intent.state == OFFERED
+            and intent.request is not None
+            and intent.graph == self._engine.graph_id
+            and intent.keys <= self._keys
+            and self._engine.ref_of(intent.branch) == self._engine.ref_of(self._branch)
+        )
+
+    # --- the front --------------------------------------------------------------------------------------------------
 
     def _suspect(self, front: str, stamp: str) -> bool:
         """Whether the front is worth a closer look: it has not moved for as long as a commit takes, or follows a dead one."""
@@ -98,9 +151,12 @@ class QueueLine:
     def _check_deadline(self) -> None:
         self._deadline.check("waiting for other writers of the same tables")
 
-    def _pause(self, ahead: list[tuple[str, str]]) -> bytes:
+    def _pause(self, ahead: list[tuple[str, str]], *, offered: bool = False) -> bytes:
         """Sleep until it is worth looking at the queue again. Directly behind the front, reading its file alone is quicker.
-        Returns what that file said before it went, if it went."""
+        Returns what that file said before it went, if it went. ``offered``: our own file tells as much, so both are listed."""
+        if offered:
+            self._engine.clock.sleep(self._engine.timing.poll_s(min(len(ahead), OFFER_RANK_MAX)))
+            return b""
         if len(ahead) > 1:
             self._engine.clock.sleep(self._engine.timing.poll_s(len(ahead)))
             return b""

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from omnigraph.commit.advance import RECOVERY, Answer, GaveUp, Spots, Swap, Terms, advance
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.decide import Decision, End, decide
 from omnigraph.commit.engine import Engine
@@ -18,11 +17,12 @@ from omnigraph.commit.intent import Intent
 from omnigraph.commit.intent_format import APPLIED
 from omnigraph.commit.pins import landed_pins
 from omnigraph.commit.plan import PublishPlan
-from omnigraph.commit.properties import ABORT, OP, PLAN
 from omnigraph.commit.protocol.compensate import WasPublished, end_by_abort
 from omnigraph.commit.protocol.publish import Published, publish, publish_change
 from omnigraph.commit.protocol.publish import Recovered as RecoveredBy
 from omnigraph.commit.protocol.recorded_counts import recorded_counts
+from omnigraph.commit.protocol.withdraw import withdraw
+from omnigraph.commit.queue.refusals import delete_refusal
 from omnigraph.commit.queue.timing import FrontWatch
 from omnigraph.commit.recovery import audit
 from omnigraph.commit.recovery.evidence import Found, collect_evidence, contradiction, owner_gone
@@ -31,8 +31,6 @@ from omnigraph.core import failpoints, operation, progress
 from omnigraph.core.errors import OmnigraphError, OutcomeUnknown
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.rows import AbortRow
-from omnigraph.manifest.state import Change
-from omnigraph.manifest.swap import Held
 from omnigraph.table.dataset import TableRef
 from omnigraph.table.errors import is_full, no_room
 
@@ -76,6 +74,7 @@ def recover_all(
     """
     done = []
     pending = engine.pending(meter) if pending is None else pending
+    clear_refusals(engine, pending, meter)
     started = engine.clock.monotonic()
     with progress.phase("recovering", unit="writes", total=len(pending)):
         for op, _stamp in pending:
@@ -89,6 +88,13 @@ def recover_all(
     if not all(one.ended for one in done):
         engine.timing.note_contention()  # others write here: a new writer queues like them
     return done
+
+
+def clear_refusals(engine: Engine, pending: Sequence[tuple[str, str]], meter: Meter) -> None:
+    """Delete what was refused and has no owner any more. ``pending``: the intents of the same listing; an offer is there before
+    anybody refuses it, so one that is not among them has ended."""
+    for op in engine.intents.refused - {op for op, _ in pending}:
+        delete_refusal(engine.store, op, meter)
 
 
 def _ours_and_live(engine: Engine, intent: Intent) -> bool:
@@ -127,7 +133,7 @@ def recover_one(
         _record(engine, intent, audit.ORPHANED_BRANCH_DISCARDED)
         return _end(engine, intent, decision, meter)
     if decision is Decision.WITHDRAW:
-        return _withdraw(engine, intent, found, meter)
+        return _withdraw(engine, intent, meter)
     plan = intent.plan
     if decision is Decision.FINISH:
         return _finish(engine, intent, plan, found, meter)
@@ -224,40 +230,14 @@ def _clear_torn(engine: Engine, intent: Intent, plan: PublishPlan, found: Found,
 # --- offers -------------------------------------------------------------------------------------------------------------
 
 
-def _withdraw(engine: Engine, intent: Intent, found: Found, meter: Meter) -> Recovered:
-    """End an offer without owner by an abort under its own id. Deleting its file alone is no end: a writer that has read it
-    may still carry it out."""
+def _withdraw(engine: Engine, intent: Intent, meter: Meter) -> Recovered:
+    """End an offer without owner. It may have landed since it was looked for: then only its file is left."""
     request = intent.request
-    if request is None or found.held is None:
+    if request is None:
         raise AssertionError("only an offer is withdrawn")
-    judged_at = found.held.version
-
-    def propose(held: Held) -> Swap | Answer[None]:
-        if engine.history.find(held, request.id, meter=meter) is not None:
-            return Answer(None)
-        row = AbortRow(
-            id=request.id,
-            plan=request.id,
-            actor=audit.RECOVERY_ACTOR,
-            base=judged_at,
-            created_at_us=engine.clock.now_us(),
-        )
-        return Swap(Change(history=(row,)), {OP: intent.op, PLAN: request.id, ABORT: request.id})
-
-    ended = advance(
-        engine,
-        intent.branch,
-        propose,
-        Terms(RECOVERY, spots=Spots("withdraw.before_swap", "withdraw.after_swap")),
-        meter=meter,
-    )
-    if isinstance(ended, GaveUp):
-        raise OutcomeUnknown(
-            f"the offer {intent.op} could not be withdrawn; it is kept",
-            hint=f"ask with `omnigraph commit outcome {request.id}`, then recover again",
-            commit_id=request.id,
-            operation_id=intent.op,
-        )
+    row, _ = withdraw(engine, intent.branch, intent.op, request.id, actor=audit.RECOVERY_ACTOR, meter=meter)
+    if row is not None and not isinstance(row, AbortRow):
+        return _end(engine, intent, Decision.FINISH, meter)
     _record(engine, intent, audit.OFFER_WITHDRAWN)
     return _end(engine, intent, Decision.WITHDRAW, meter)
 
@@ -283,6 +263,8 @@ def _end(
 ) -> Recovered:
     """The outcome is durable already: delete the intent. If the delete fails, the next recovery repeats it."""
     left = engine.intents.disarm(intent.op, meter) is not None
+    if intent.request is not None:
+        delete_refusal(engine.store, intent.op, meter)
     return replace(_report(intent, decision, tables), file_left=left)
 
 

@@ -14,10 +14,12 @@ from typing import Final
 
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
+from omnigraph.commit.offering import Offering
 from omnigraph.commit.protocol.admission import check_request
 from omnigraph.commit.protocol.run import run
 from omnigraph.commit.request import Outcome, Request
 from omnigraph.core.meter import Meter
+from omnigraph.write.group.carrying import offering_of
 from omnigraph.write.group.member import Author, Call, Member, Stage
 from omnigraph.write.group.plan import DEADLINE_MIN_S, Group
 from omnigraph.write.group.queue import BYTES_MAX, GroupQueue
@@ -66,8 +68,8 @@ def _lead(engine: Engine, queue: GroupQueue, member: Member) -> Outcome | None:
     try:
         members = queue.gather(member, engine.timing.commit_s)
         if len(members) == 1:
-            return _alone(engine, member)
-        group = Group(engine, queue, members, Meter())
+            return _offering(engine, queue, member) if meets_others(engine) else _alone(engine, member)
+        group = Group(engine, queue, members, Meter(), Offering() if engine.offers else None)
         context = contextvars.copy_context()
         try:
             threading.Thread(target=context.run, args=(group.run,), name="omnigraph-group", daemon=True).start()
@@ -79,6 +81,21 @@ def _lead(engine: Engine, queue: GroupQueue, member: Member) -> Outcome | None:
         if not handed_on:
             queue.pass_on()
     return None
+
+
+def meets_others(engine: Engine) -> bool:
+    """Whether to write as one of several processes that wait for the same tables: offer the input, and carry out what others offer."""
+    return engine.offers and engine.timing.contended
+
+
+def _offering(engine: Engine, queue: GroupQueue, member: Member) -> Outcome:
+    offering = offering_of(engine, member)
+    member.request = replace(member.request, offering=offering)
+    outcome = Group(engine, queue, [member], member.meter, offering).run_alone()
+    if outcome is None:
+        member.request = replace(member.request, offering=None)
+        return _alone(engine, member)
+    return outcome
 
 
 def _alone(engine: Engine, member: Member) -> Outcome:

@@ -33,6 +33,11 @@ class Author(Protocol):
         """Its rows, completed from the state, not judged yet. Raises what is wrong with it whatever the rules say."""
         ...
 
+    def offered(self, txn: Txn) -> tuple[TypeChange, ...] | None:
+        """Its rows under the schema of this state, with nothing looked up in it, for another process to carry out. None where they
+        are not to be had that way."""
+        ...
+
     def left_alone(self, unchanged: Mapping[str, TableChange]) -> None:
         """These tables were named and stay as they are."""
         ...

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from omnigraph.commit.engine import Engine
+from omnigraph.commit.offering import Offering
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.pressure import Level
 from omnigraph.commit.protocol.admission import early_answer, pressure_on, warned
 from omnigraph.commit.protocol.run import run
-from omnigraph.commit.request import Outcome, PrepareAgain, Prepared, Request
+from omnigraph.commit.request import CarriedOut, Outcome, PrepareAgain, Prepared, Request
 from omnigraph.commit.txn import Txn, still_newest
 from omnigraph.core.errors import (
     Conflict,
@@ -22,9 +23,10 @@ from omnigraph.core.errors import (
 )
 from omnigraph.core.meter import Meter
 from omnigraph.write.base.changes import TypeChange
+from omnigraph.write.group.carrying import Carrying
 from omnigraph.write.group.joint import Candidate, union_of
-from omnigraph.write.group.judging import judge, lower_together
-from omnigraph.write.group.member import Answer, Member, Stage, own_copy
+from omnigraph.write.group.judging import Judgement, Lowered, judge, lower_together
+from omnigraph.write.group.member import Answer, Call, Member, Stage, own_copy
 from omnigraph.write.group.queue import GroupQueue
 from omnigraph.write.rules.validate import validate
 
@@ -32,31 +34,58 @@ DEADLINE_MIN_S = 0.001
 
 
 class Group:
-    def __init__(self, engine: Engine, queue: GroupQueue, members: Sequence[Member], meter: Meter) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        queue: GroupQueue,
+        members: Sequence[Member],
+        meter: Meter,
+        offering: Offering | None = None,
+    ) -> None:
+        """``offering``: how it meets writers of other processes, where it does."""
         self._engine = engine
         self._queue = queue
         self._members = members
         self._meter = meter
         self._planned: tuple[Member, ...] = ()
+        self._offering = offering
+        self._carrying = None if offering is None else Carrying(engine, offering, meter)
 
     def run(self) -> None:
         """Commit the group. Every member has its answer afterwards, or waits for the next group."""
+        try:
+            self._tell(run(self._engine, self._request(), self.prepare, self._meter))
+        except BaseException as error:  # noqa: BLE001 - each caller raises it
+            self._fail(error)
+        finally:
+            self._queue.pass_on()
+
+    def run_alone(self) -> Outcome | None:
+        """Commit a group of one, on its caller's thread, and return how it ended. None: it cannot share a plan, so write it alone."""
+        [member] = self._members
+        try:
+            self._tell(run(self._engine, self._request(), self.prepare, self._meter))
+        except CarriedOut as done:
+            return done.outcome
+        except OutcomeUnknown as error:
+            if member.stage is not Stage.ARMED or error.facts.get("operation_id") != member.op:
+                raise
+            # A plan is named by its last commit, which may be one that it carried.
+            raise member.unknown(error.message) from error
+        call = self._queue.take_call(member)
+        return None if call is Call.ALONE else member.result()
+
+    def _request(self) -> Request:
         first = self._members[0].request
-        wanted = Request(
+        return Request(
             kind=first.kind,
             branch=first.branch,
             keys=frozenset[str]().union(*(member.request.keys for member in self._members)),
             # The plan's own time, not that of its first member: a member whose time is up leaves by itself.
             deadline_s=max(DEADLINE_MIN_S, *(member.deadline.left() for member in self._members)),
             several=True,
+            offering=self._offering,
         )
-        try:
-            outcome = run(self._engine, wanted, self.prepare, self._meter)
-            self._tell(outcome)
-        except BaseException as error:  # noqa: BLE001 - each caller raises it
-            self._fail(error)
-        finally:
-            self._queue.pass_on()
 
     # --- preparing ----------------------------------------------------------------------------------------------------
 
@@ -64,13 +93,11 @@ class Group:
         """Admit and judge those that are still to be answered, in this state."""
         self._planned = ()
         answers: dict[Member, Answer] = {}
-        candidates = self._candidates(txn, answers)
-        judgement = judge(candidates, txn)
+        judgement, lowered = self._judged(txn, self._candidates(txn, answers))
         answers.update(judgement.refused)
-        lowered = lower_together(txn, judgement.taken)
         for member, unchanged in lowered.unchanged.items():
             member.author.left_alone(unchanged)
-        answers.update((member, Outcome(None)) for member in lowered.idle)
+        answers.update((member, Outcome(None)) for member in lowered.idle if not self._carries(member))
         self._confirm(txn, answers)
         self._queue.put_back(judgement.waiting)
         if not lowered.steps:
@@ -87,6 +114,24 @@ class Group:
             requests=tuple(member.request for member in lowered.members),
             sealed=self._seal,
         )
+
+    def _judged(self, txn: Txn, own: Sequence[Candidate]) -> tuple[Judgement, Lowered]:
+        """What stands together, with the requests that others have offered where that costs none of ours its place."""
+        guests = [] if self._carrying is None or not own else self._carrying.guests(txn, own)
+        if guests and self._carrying is not None:
+            judgement = judge([*own, *guests], txn)
+            lowered = lower_together(txn, judgement.taken)
+            mine = {member: error for member, error in judgement.refused.items() if not self._carries(member)}
+            waiting = tuple(member for member in judgement.waiting if not self._carries(member))
+            # A plan answers at least one request of its own.
+            if not waiting and any(not self._carries(member) for member in lowered.members):
+                self._carrying.refuse(txn, judgement.refused)
+                return replace(judgement, refused=mine, waiting=waiting), lowered
+        judgement = judge(own, txn)
+        return judgement, lower_together(txn, judgement.taken)
+
+    def _carries(self, member: Member) -> bool:
+        return self._carrying is not None and self._carrying.has(member)
 
     def _candidates(self, txn: Txn, answers: dict[Member, Answer]) -> list[Candidate]:
         """The rows of each member that may be written. ``answers`` takes why another may not."""
@@ -159,7 +204,10 @@ class Group:
     # --- the end --------------------------------------------------------------------------------------------------------
 
     def _tell(self, outcome: Outcome) -> None:
-        cost = replace(self._meter.snapshot(), exact=False, shared_by=max(1, len(outcome.rows)))
+        shared = len(outcome.rows) > 1 or len(self._members) > 1
+        cost = replace(self._meter.snapshot(), exact=False, shared_by=max(1, len(outcome.rows))) if shared else None
+        if self._carrying is not None:
+            self._carrying.landed(self._planned)
         for member, row in zip(self._planned, outcome.rows, strict=True):
             own = replace(outcome, row=row, cost=cost)
             if member.pressure is not None and member.pressure.level is not Level.NONE:

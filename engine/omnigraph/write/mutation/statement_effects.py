@@ -101,6 +101,18 @@ def run_statements(mutation: BoundMutation, txn: Txn, mint: Callable[[int], str]
     return _writes(mutation, selection, mint, limits)
 
 
+def inserted(mutation: BoundMutation, mint: Callable[[int], str]) -> Effect:
+    """What insert statements come to whatever is committed: rows for the checks, and how many were meant."""
+    pending: dict[str, PendingRows] = {}
+    affected = Affected()
+    for number, statement in enumerate(mutation.statements, start=1):
+        assert isinstance(statement, InsertNode | InsertEdge)
+        rows = pending.setdefault(statement.type.table_key, PendingRows(statement.type))
+        _insert(mutation.name, statement, rows, number, mint)
+        affected += _counted(statement.type, 1)
+    return Effect(changes=tuple(_change(rows) for _, rows in sorted(pending.items())), affected=affected)
+
+
 # --- deletes --------------------------------------------------------------------------------------------------------------
 
 
