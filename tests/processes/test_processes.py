@@ -105,6 +105,27 @@ def test_processes_with_tables_of_their_own_share_swaps_beside_a_killer(any_root
     check_rows(any_root, told, tuple(keys_of(8)))
 
 
+@pytest.mark.parametrize("rounds", [5, pytest.param(60, marks=pytest.mark.long)])
+def test_processes_that_carry_each_other_out_land_each_row_once_beside_a_killer(local_root: str, rounds: int) -> None:
+    """Twelve on one table; one of them killed now and then, and a recovery that goes on beside all of them."""
+    create(local_root, 2)
+    told = run_together(
+        local_root,
+        {
+            **jobs(12, Job("rows", rounds, keys_of(1), reads=0.0, offers=True)),
+            "recoverer": Job("recover", 4 * rounds, keys_of(1), reads=0.0),
+        },
+        kill_every_s=0.5,
+        limit_s=280,
+    )
+    assert told.kills > 0 and told.of(FAIL, "append") == []
+    settled(local_root, told)
+    check_rows(local_root, told, tuple(keys_of(1)))
+    with opened(local_root) as engine:
+        shared = [row for row in commits_of(engine) if row.plan != row.commit_id]
+    assert shared, "some commits came by a plan of several"
+
+
 @pytest.mark.parametrize("rounds", [12, pytest.param(100, marks=pytest.mark.long)])
 def test_processes_that_are_killed_every_second_lose_and_double_nothing(local_root: str, rounds: int) -> None:
     create(local_root)

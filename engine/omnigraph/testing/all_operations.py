@@ -10,6 +10,7 @@ from omnigraph.testing import group_operations as group_operations
 from omnigraph.testing import load_operations as load_operations
 from omnigraph.testing import merge_operations as merge_operations
 from omnigraph.testing import mutation_operations as mutation_operations
+from omnigraph.testing import offer_operations as offer_operations
 from omnigraph.testing import schema_operations as schema_operations
 from omnigraph.testing import undo_operations as undo_operations
 from omnigraph.testing import upkeep_operations as upkeep_operations

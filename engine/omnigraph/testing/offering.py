@@ -1,6 +1,6 @@
 """Writers of one table that wait for each other, in one process and in a known order: each stands for a process of its own.
 
-A ticket of nobody keeps them back until all of them wait, so that the first of them meets the offers of the others.
+A ticket without a writer keeps them back until all of them wait, so that the first of them meets the offers of the others.
 """
 
 from __future__ import annotations

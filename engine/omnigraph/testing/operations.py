@@ -80,9 +80,10 @@ def register(operation: Operation) -> Operation:
 
 
 @contextlib.contextmanager
-def opened(root: str, *, combine: bool = False) -> Iterator[Engine]:
-    """``combine``: with syncs, because without them no plan is called applied."""
-    engine = Engine(open_store(root), combine=combine, durability=Durability.COMMIT if combine else None)
+def opened(root: str, *, combine: bool = False, offers: bool = False) -> Iterator[Engine]:
+    """``combine``: with syncs, because without them no plan is called applied. ``offers``: with syncs, so that both may be compared."""
+    durability = Durability.COMMIT if combine or offers else None
+    engine = Engine(open_store(root), combine=combine, offers=offers, durability=durability)
     try:
         yield engine
     finally:

@@ -24,21 +24,24 @@ from omnigraph.commit.txn import Txn, read_current
 from omnigraph.core.errors import OmnigraphError, OutcomeUnknown
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.swap import Held
+from omnigraph.options import LoadOptions
 from omnigraph.schema.arrow import table_schema
 from omnigraph.table.dataset import TableRef
 from omnigraph.testing.children import Child
 from omnigraph.testing.histories import FAIL, INVOKE, OK, UNKNOWN, Event
 from omnigraph.testing.operations import append, opened
+from omnigraph.write.load import load
 
 ACCOUNTS = ("a", "b", "c", "d")
 ACCOUNT_START = 100
 LIST_KEYS = ("node:T1", "node:T2")
+RECOVER_EVERY_S = 0.05
 YOUNG_KILLS = 0.25  # share of kills that may meet a process which is still opening the graph
 
 
 @dataclass(frozen=True)
 class Job:
-    """What one worker does. ``kind``: rows, set, list-append, bank or ring. ``keys``: the tables it may write."""
+    """What one worker does. ``kind``: rows, set, list-append, bank, ring or recover. ``keys``: the tables it may write."""
 
     kind: str
     count: int
@@ -48,6 +51,7 @@ class Job:
     deadline_s: float = 60.0
     shortcut: bool = True  # whether it may know that a process of its own host is dead
     combine: bool = False  # whether its swaps may take along the plans of others
+    offers: bool = False  # whether it writes by loads that other processes may carry out
 
 
 class _Worker:
@@ -86,10 +90,29 @@ class _Worker:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _append(self, keys: tuple[str, ...], name: str) -> str:
+        if self._job.offers:
+            return self._load(keys, name)
         row = append(self._engine, keys, [name], actor=self._name, deadline_s=self._job.deadline_s).row
         if row is None:
             raise AssertionError("an append makes a commit")
         return row.commit_id
+
+    def _load(self, keys: tuple[str, ...], name: str) -> str:
+        records = [{"type": key.removeprefix("node:"), "data": {"name": name}} for key in keys]
+        options = LoadOptions(mode="append", actor=self._name, deadline_s=self._job.deadline_s)
+        made = load(self._engine, records, options).commit_id
+        if made is None:
+            raise AssertionError("an append makes a commit")
+        return made
+
+    def _recover(self, number: int) -> None:
+        """Recovery beside writers: what owners that are alive have under way is left to them."""
+
+        def call() -> None:
+            recover_all(self._engine, meter=Meter())
+
+        self._do("recover", None, call)
+        time.sleep(RECOVER_EVERY_S)
 
     def _rows(self, number: int) -> None:
         name = f"{self._name}-{number}"
@@ -222,7 +245,7 @@ def work(say: Any, name: str, root: str, job: Job) -> None:
 
         # Through a setattr: this is the one place where a worker is made to behave as if it ran on another host.
         setattr(evidence, "known_dead", lambda owner: False)  # noqa: B010
-    with opened(root, combine=job.combine) as engine:
+    with opened(root, combine=job.combine, offers=job.offers) as engine:
         engine.latest(MAIN)
         recover_all(engine, meter=Meter())  # as every open for writing does
         _Worker(say, name, engine, job).work()

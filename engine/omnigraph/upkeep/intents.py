@@ -47,7 +47,7 @@ def explain(engine: Engine, intent: Intent, meter: Meter) -> PendingIntent:
     found = collect_evidence(engine, intent, gone=gone, meter=meter)
     now = decide(found.evidence)
     later = decide(replace(found.evidence, owner_gone=True)) if now is Decision.WAIT else now
-    plan = intent.plan
+    plan, asked = intent.plan, intent.request
     alive = "its process is gone" if gone else f"its owner is process {intent.owner.pid} on {intent.owner.host}"
     explanation = f"{alive}. Recovery would {_WORDS[now]}"
     if later is not now:
@@ -57,8 +57,8 @@ def explain(engine: Engine, intent: Intent, meter: Meter) -> PendingIntent:
         kind=intent.kind,
         state=intent.state,
         branch=intent.branch.name,
-        commit_id=None if plan is None else plan.head,
-        actor=None if plan is None else plan.actor,
+        commit_id=plan.head if plan is not None else None if asked is None else asked.id,
+        actor=plan.actor if plan is not None else None if asked is None else asked.actor,
         owner=f"{intent.owner.host}/{intent.owner.pid}",
         owner_gone=gone,
         age_s=_age_s(engine, intent.op),
@@ -75,7 +75,7 @@ def _tables(intent: Intent, found: Found) -> dict[str, str]:
     for key in sorted(intent.keys):
         table = found.evidence.tables.get(key)
         if intent.plan is None:
-            said[key] = "waits in the queue"
+            said[key] = "waits in the queue" if intent.request is None else "offered to the writers ahead"
         elif found.evidence.end is not End.OPEN:
             said[key] = "ended"
         elif table is not None and table.pin is None and table.exact:

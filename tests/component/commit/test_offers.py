@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import omnigraph as og
 from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.intent_format import encode_offer
+from omnigraph.commit.queue.refusals import KEY_TAKEN, Refusal, read_refusal, write_refusal
+from omnigraph.commit.recovery.outcome import ABORTED, PENDING, find_outcome
+from omnigraph.commit.recovery.recover import recover_all
+from omnigraph.core import failpoints
+from omnigraph.core.errors import KeyConflict, OmnigraphError, OutcomeUnknown, StoreUnavailable
+from omnigraph.core.ids import new_ulid
+from omnigraph.core.meter import Meter
+from omnigraph.graph import Graph
+from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.options import LoadOptions
+from omnigraph.store import layout, open_store
 from omnigraph.testing.content import faults_of
-from omnigraph.testing.offering import adding, offering_engine, queued
+from omnigraph.testing.offering import adding, leave_offer, offering_engine, queued
 from omnigraph.testing.operations import create, keys_of
+from omnigraph.write.load import load
 from tests.component.planted.scenes import rows
 
 T1, T2 = keys_of(2)
@@ -39,3 +57,249 @@ def test_a_writer_carries_out_the_offers_of_those_behind_it(three: list[Engine])
     assert sorted(rows(three[0], T1)) == ["row-0", "row-1", "row-2"]
     assert three[0].store.list("__recovery/") == []
     assert faults_of(three[0]) == []
+
+
+def test_a_writer_that_comes_to_the_front_lands_what_it_has_offered_under_the_same_id(three: list[Engine]) -> None:
+    owner, *_ = three
+    with queued(owner, [T1]) as queue:
+        ended = queue.start(adding(owner, "b", idempotency_key="k"))
+        [intent] = queue.offers()
+    assert intent.request is not None and ended.value.commit_id == intent.request.id
+    assert adding(three[1], "b", idempotency_key="k")().replayed
+    assert faults_of(owner) == []
+
+
+def test_a_statement_that_inserts_is_offered_as_its_rows(three: list[Engine]) -> None:
+    mine, other, _ = three
+    query = 'query add() { insert T1 { name: "c", n: 7 } }'
+    with queued(mine, [T1]) as queue:
+        queue.start(adding(mine, "a"))
+        inserted = queue.start(lambda: Graph(other).mutate(query, actor="ada"))
+        replaced = queue.start(lambda: Graph(three[2]).mutate('query q() { update T1 set { n: 3 } where name = "a" }'))
+        offers = queue.offers()
+    assert len(offers) == 2, "a statement that selects rows stays with its process"
+    assert offers[1].request is not None and inserted.value.commit_id == offers[1].request.id
+    assert (inserted.value.matched, inserted.value.tables[T1].inserted) == ((1, 0), 1)
+    assert replaced.error is None
+    assert sorted(rows(mine, T1)) == ["a", "c"] and faults_of(mine) == []
+
+
+def test_the_offer_of_a_dead_writer_is_still_a_request(three: list[Engine]) -> None:
+    mine, other, _ = three
+    with queued(mine, [T1]) as queue:
+        queue.start(adding(mine, "a", mode="append"))
+        _, made = leave_offer(other, T1, ["dead"], actor="ada", mode="append")
+    fate = find_outcome(other, made, Meter())
+    assert isinstance(fate.row, CommitRow) and fate.row.actor == "ada"
+    assert sorted(rows(mine, T1)) == ["a", "dead"] and mine.store.list("__recovery/") == []
+    assert faults_of(mine) == []
+
+
+def test_a_key_that_is_taken_is_answered_with_the_commit_that_has_it(three: list[Engine]) -> None:
+    mine, other, third = three
+    first = adding(third, "a", mode="append", idempotency_key="k")()
+    with queued(mine, [T1]) as queue:
+        queue.start(adding(mine, "b", mode="append"))
+        # It has not seen the first commit: a replay is usually answered before anything is offered.
+        again = queue.start(adding(other, "a", mode="append", idempotency_key="k"))
+        offers = queue.offers()
+    assert len(offers) == 2 and offers[1].request is not None
+    assert again.value.replayed and again.value.commit_id == first.commit_id
+    row = find_outcome(third, offers[1].request.id, Meter()).row
+    assert isinstance(row, AbortRow), "what was offered under another id cannot land any more"
+    assert sorted(rows(mine, T1)) == ["a", "b"] and mine.store.list("__recovery/") == []
+    assert faults_of(mine) == []
+
+
+def test_a_deadline_that_passes_leaves_the_offer_and_says_so(three: list[Engine]) -> None:
+    owner, other, _ = three
+    with queued(other, [T1]) as queue:
+        ended = queue.start(adding(owner, "late", mode="append", deadline_s=1.0))
+        queue._threads[0].join()
+        [intent] = queue.offers()
+        assert isinstance(ended.error, OutcomeUnknown) and intent.request is not None
+        assert ended.error.facts["commit_id"] == intent.request.id
+        assert find_outcome(other, intent.request.id, Meter()).state == PENDING
+    recover_all(other, meter=Meter())
+    assert find_outcome(other, intent.request.id, Meter()).state == ABORTED
+    assert rows(other, T1) == [] and faults_of(other) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "told"), [("withdraw.before_swap", OutcomeUnknown), ("withdraw.after_swap", KeyConflict)]
+)
+def test_a_refusal_that_cannot_be_withdrawn_is_no_answer(
+    three: list[Engine], place: str, told: type[OmnigraphError]
+) -> None:
+    mine, bad, third = three
+    adding(Engine(open_store(mine.store.uri)), "there")()
+    silent = StoreUnavailable("the store does not answer")
+    with failpoints.armed(place, silent, at=None), queued(mine, [T1]) as queue:
+        queue.start(adding(mine, "a", mode="append"))
+        ended = queue.start(adding(bad, "there", mode="append"))
+        intent = queue.offers()[1]
+    assert type(ended.error) is told and intent.request is not None
+    if told is OutcomeUnknown:
+        assert ended.error.facts["commit_id"] == intent.request.id
+    recover_all(third, meter=Meter())
+    assert find_outcome(third, intent.request.id, Meter()).state == ABORTED
+    assert third.store.list("__recovery/") == [] and faults_of(third) == []
+
+
+# --- what is no offer, or not for us ------------------------------------------------------------------------------------
+
+
+def torn(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def test_offers_that_do_not_fit_are_left_to_their_owners(three: list[Engine]) -> None:
+    mine, other, _ = three
+    with queued(mine, [T1]) as queue:
+        queue.start(adding(mine, "a", mode="append"))
+        strange = {
+            "of another schema": leave_offer(other, T1, ["x"], mode="append", schema_id="sha256:0"),
+            "of another table": leave_offer(other, T2, ["x"], mode="append"),
+        }
+        bad = {name: leave_offer(other, T1, [f"bad {name}"], mode="append") for name in BAD_BODIES}
+        for name, spoil in BAD_BODIES.items():
+            spoiled(other, bad[name][0], spoil)
+        unreadable, _ = leave_offer(other, T1, ["torn"], mode="append")
+        data = other.intents.glance(unreadable)
+        assert data is not None
+        other.intents.rewrite(unreadable, torn(data))
+    left = {op for op, _ in other.intents.names()}
+    assert left == {*(op for op, _ in strange.values()), *(op for op, _ in bad.values()), unreadable}
+    assert rows(mine, T1) == ["a"] and rows(mine, T2) == []
+    for _, made in (*strange.values(), *bad.values()):
+        assert mine.history.find(mine.latest(MAIN), made) is None
+    other.intents.disarm(unreadable)
+    recover_all(other, meter=Meter(), beyond_grace=True)
+    assert faults_of(mine) == []
+
+
+def spoiled(engine: Engine, op: str, spoil: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Write the offer again with another body, as a writer with a defect would."""
+    intent = engine.intents.read(op)
+    assert intent is not None and intent.ticket is not None and intent.request is not None and intent.offer is not None
+    engine.intents.rewrite(op, encode_offer(intent.ticket, intent.request, spoil(dict(intent.offer))))
+
+
+def _rows_but(**changes: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda body: {**body, "rows": [{**one, **changes} for one in body["rows"]]}
+
+
+def _facts_but(**changes: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda body: {**body, "options": {key: {**one, **changes} for key, one in body["options"].items()}}
+
+
+def _without_id(body: dict[str, Any]) -> dict[str, Any]:
+    [one] = body["rows"]
+    with pa.ipc.open_stream(pa.py_buffer(base64.b64decode(one["ipc"]))) as stream:
+        given = stream.read_all()
+    sink = pa.BufferOutputStream()
+    nameless = given.set_column(0, pa.field("id", pa.utf8()), pa.nulls(given.num_rows, pa.utf8()))
+    with pa.ipc.new_stream(sink, nameless.schema) as written:
+        written.write_table(nameless)
+    text = base64.b64encode(sink.getvalue().to_pybytes()).decode()
+    return {**body, "rows": [{**one, "ipc": text}]}
+
+
+BAD_BODIES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "without its facts": lambda body: {**body, "options": {}},
+    "with another count": _rows_but(rows=7),
+    "that is no stream": _rows_but(ipc="AAAA"),
+    "that is no base64": _rows_but(ipc="\u00e4"),
+    "with a row without id": _without_id,
+    "of an unknown mode": lambda body: {**body, "mode": "overwrite"},
+    "with statements": lambda body: {**body, "query": "query q() {}"},
+    "of a table twice": lambda body: {**body, "rows": [*body["rows"], *body["rows"]]},
+    "whose mask is short": _facts_but(minted=""),
+    "with a column that is not there": _facts_but(unnamed={"nothing": True}),
+    "without places": _facts_but(parts=[]),
+    "with places of no part": _facts_but(part_of=[5]),
+}
+
+
+def test_what_is_too_large_waits_with_a_ticket(three: list[Engine]) -> None:
+    mine, *_ = three
+    names = [f"{number:0200}" for number in range(2000)]
+    with queued(mine, [T1]) as queue:
+        ended = queue.start(adding(mine, *names, mode="append"))
+        assert queue.offers() == []
+        assert len(mine.intents.names()) == 2
+    assert ended.error is None and len(rows(mine, T1)) == 2000
+
+
+def test_a_request_that_expects_a_head_or_lies_in_a_file_makes_no_offer(three: list[Engine], tmp_path: Path) -> None:
+    mine, other, _ = three
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"type": "T1", "data": {"name": "f"}}\n')
+    head = mine.latest(MAIN).state.head.commit_id
+    with queued(mine, [T1]) as queue:
+        queue.start(adding(mine, "a", expect_head=head))
+        queue.start(lambda: load(other, file, LoadOptions(mode="merge")))
+        assert queue.offers() == []
+        leave_offer(three[2], T1, ["dead"])
+    assert [one.error for one in queue.ended] == [None, None]
+    assert sorted(rows(mine, T1)) == ["a", "dead", "f"]
+
+
+def test_a_plan_takes_no_more_than_64_requests(three: list[Engine]) -> None:
+    mine, other, _ = three
+    with queued(mine, [T1]) as queue:
+        queue.start(adding(mine, "a", mode="append"))
+        made = [leave_offer(other, T1, [f"x{number:02}"], mode="append")[1] for number in range(64)]
+    landed = [one for one in made if mine.history.find(mine.latest(MAIN), one) is not None]
+    assert landed == made[:63] and len(rows(mine, T1)) == 64
+    recover_all(other, meter=Meter(), beyond_grace=True)
+    assert faults_of(mine) == []
+
+
+def test_a_refusal_without_its_offer_is_deleted_by_a_recovery(three: list[Engine]) -> None:
+    mine, *_ = three
+    head = mine.latest(MAIN).state.head.commit_id
+    judged = {"manifest_version": 1, "head": head, "schema_id": "x"}
+    refusal = Refusal(new_ulid(), new_ulid(), {"code": KEY_TAKEN, "commit_id": head}, judged)
+    write_refusal(mine.store, refusal, refused_by=vars(mine.owner), now_us=1)
+    assert read_refusal(mine.store, refusal.op) == refusal
+    recover_all(mine, meter=Meter())
+    assert mine.store.list("__recovery/") == []
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"format":1}', b"[" * 100])
+def test_a_refusal_that_does_not_read_leaves_the_owner_to_find_out(three: list[Engine], data: bytes) -> None:
+    mine, *_ = three
+    with queued(mine, [T1]) as queue:
+        ended = queue.start(adding(mine, "a", mode="append"))
+        [intent] = queue.offers()
+        mine.store.create(layout.refused_key(intent.op), data)
+        for _ in range(3000):
+            if mine.history.find(mine.latest(MAIN), str(intent.request and intent.request.id)) is not None:
+                break
+            queue._threads[0].join(0.01)
+    assert ended.error is None and rows(mine, T1) == ["a"]
+    assert mine.store.list("__recovery/") == [] and faults_of(mine) == []
+
+
+def test_without_the_switch_offers_are_neither_made_nor_met(three: list[Engine]) -> None:
+    mine, other, _ = three
+    mine.offers = other.offers = False
+    with queued(mine, [T1]) as queue:
+        queue.start(adding(mine, "a", mode="append"))
+        queue.start(adding(other, "b", mode="append"))
+        assert queue.offers() == []
+        _, made = leave_offer(three[2], T1, ["dead"], mode="append")
+    assert mine.history.find(mine.latest(MAIN), made) is None
+    assert sorted(rows(mine, T1)) == ["a", "b"]
+
+
+def test_an_uncontended_write_makes_the_same_requests_with_the_switch(any_root: str) -> None:
+    found = []
+    og.init(any_root, "node T { name: String @key }", durability="commit").close()
+    for offers in (False, True):
+        with og.open(any_root, durability="commit", commit={"offers": offers}) as graph:
+            graph.load([{"type": "T", "data": {"name": f"first-{offers}"}}], mode="append")
+            receipt = graph.load([{"type": "T", "data": {"name": f"second-{offers}"}}], mode="append")
+            found.append((receipt.storage.hops, receipt.storage.by_class))
+    assert found[0] == found[1]

@@ -37,7 +37,7 @@ def _info(request: Request, parents: tuple[str, ...], commit_id: str, now_us: in
     if request.carried is not None:
         return replace(request.carried, parents=parents, owned=False)
     if request.offering is not None and request.offering.info is not None:
-        # Another writer may have read the offer, and may still carry it out: it is the same commit, whoever makes it.
+        # Another writer may have read the offer, and may still carry it out: it is the same commit, in either plan.
         return replace(request.offering.info, parents=parents)
     return RequestInfo(
         id=commit_id,

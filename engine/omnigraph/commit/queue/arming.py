@@ -276,7 +276,7 @@ class Arming:
     def _follow_offer(self) -> None:
         """Our file is gone, or a writer ahead has refused what it offers: only a record under its id is an end.
 
-        Where there is none, withdraw it: whoever has read it could still carry it out. Then raise the refusal, or plan again."""
+        Where there is none, withdraw it: a writer that has read it could still carry it out. Then raise the refusal, or plan again."""
         refusal = self._own.refusal() if self.op in self._engine.intents.refused else None
         self._forget()
         if refusal is None:
@@ -288,7 +288,7 @@ class Arming:
             raise error
 
     def _end_offer(self, error: BaseException | None) -> None:
-        """The write ends, and its offer is open: withdraw it, so that what the caller is told stays true."""
+        """The write ends, and its offer is open: withdraw it, so that the caller's answer stays true."""
         self._stop_heartbeat()
         if isinstance(error, OmnigraphError) and self._deadline.passed:
             unknown = self._own.unknown(error.message)

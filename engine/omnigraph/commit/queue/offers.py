@@ -42,7 +42,7 @@ class OwnOffer:
         return self.info is not None
 
     def encoded(self, txn: Txn) -> Offer | None:
-        """What to offer in this state; None where the write may not share, or somebody uses the graph exclusively."""
+        """What to offer in this state; None where the write may not share, or another handle uses the graph exclusively."""
         offering = self._offering
         if offering is None or offering.encode is None or txn.state.head.owner is not None:
             return None

@@ -1,5 +1,5 @@
-"""Requests that other processes have offered, as a writer ahead of them carries them out: which may come along, and what their owners are
-told.
+"""Requests that other processes have offered, as a writer ahead of them carries them out: which may come along, and what their owners
+learn of it.
 
 A carried request is never ended here but by a commit: no abort is written under its id, and a refusal is a file that its owner reads.
 """
@@ -30,7 +30,7 @@ from omnigraph.write.group.joint import Candidate
 from omnigraph.write.group.member import Member, Stage
 from omnigraph.write.group.offer import decode, encode, in_state
 
-NO_DEADLINE_S: Final = 1e9  # its owner's deadline is told to people and decides nothing
+NO_DEADLINE_S: Final = 1e9  # its owner's deadline is for people and decides nothing
 
 
 class _Guest:
@@ -161,7 +161,7 @@ class Carrying:
     def has(self, member: Member) -> bool:
         return member in self._ops
 
-    # --- what their owners are told -----------------------------------------------------------------------------------
+    # --- what their owners learn --------------------------------------------------------------------------------------
 
     def refuse(self, txn: Txn, refused: Mapping[Member, OmnigraphError]) -> None:
         """Guests that are wrong by themselves in this state."""

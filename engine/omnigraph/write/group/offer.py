@@ -1,6 +1,6 @@
 """The input of one request as an offer holds it, and back: its rows with the ids that were made for them, before anything is looked up.
 
-What the rows come to depends on the state that they are planned on, so whoever carries them out looks up committed ids itself. An
+What the rows come to depends on the state that they are planned on, so the writer that carries them out looks up committed ids itself. An
 offer that does not fit the schema there exactly is left to its owner.
 """
 
@@ -22,6 +22,7 @@ from omnigraph.schema import Catalog
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import TableType, has_blobs
 from omnigraph.write.base.changes import MODES, Mode, Origin, SourcePart, TypeChange, Unnamed
+from omnigraph.write.base.constants import ENDS
 from omnigraph.write.rules.completion import complete
 from omnigraph.write.rules.id_reuse import adopt_ids
 
@@ -127,6 +128,8 @@ def _read_rows(given: Mapping[str, Any], declared: TableType) -> pa.Table:
     schema = table_schema(declared)
     if rows.num_rows != given["rows"] or rows.schema.names != schema.names or rows.schema.types != schema.types:
         raise ValueError("its rows are not those of the table")
+    if any(rows.column(name).null_count for name in ("id", *ENDS) if name in schema.names):
+        raise ValueError("a row names no id or no end")
     return pa.Table.from_arrays(rows.columns, schema=schema)
 
 
