@@ -14,6 +14,7 @@ from typing import Any
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.lines import GraphLines, ManifestLine, owned_keys, while_there
 from omnigraph.commit.plan import BranchName
+from omnigraph.commit.queue.refusals import delete_refusal
 from omnigraph.commit.recovery import audit
 from omnigraph.commit.recovery.drift import TableDrift, find_drift, heal
 from omnigraph.commit.recovery.evidence import owner_gone
@@ -222,7 +223,12 @@ def _recover_first(engine: Engine, scope: Sequence[ManifestLine], meter: Meter, 
     grace_us = engine.timing.grace_s * 1_000_000
     now_us = engine.clock.now_us()
     try:
-        for entry in engine.store.list(layout.INTENTS, meter=meter):
+        listed = engine.store.list(layout.INTENTS, meter=meter)
+        there = {layout.record_ulid(entry.key) for entry in listed}
+        for entry in listed:
+            refused = layout.refused_ulid(entry.key)
+            if refused is not None and refused not in there:
+                delete_refusal(engine.store, refused, meter)
             op = layout.record_ulid(entry.key)
             intent = engine.intents.read(op, meter) if op is not None else None
             if intent is not None:

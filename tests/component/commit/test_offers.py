@@ -256,14 +256,25 @@ def test_a_plan_takes_no_more_than_64_requests(three: list[Engine]) -> None:
     assert faults_of(mine) == []
 
 
-def test_a_refusal_without_its_offer_is_deleted_by_a_recovery(three: list[Engine]) -> None:
+@pytest.mark.parametrize(
+    "tidy",
+    [
+        lambda engine: recover_all(engine, meter=Meter()),
+        lambda engine: Graph(engine).recover(),
+        lambda engine: Graph(engine).cleanup(keep=1, min_age="0s", confirm=True),
+    ],
+    ids=["open", "recover", "cleanup"],
+)
+def test_a_refusal_without_its_offer_is_deleted(three: list[Engine], tidy: Callable[[Engine], object]) -> None:
     mine, *_ = three
+    for name in ("a", "b"):  # a cleanup needs something to give up
+        adding(Engine(open_store(mine.store.uri)), name)()
     head = mine.latest(MAIN).state.head.commit_id
     judged = {"manifest_version": 1, "head": head, "schema_id": "x"}
     refusal = Refusal(new_ulid(), new_ulid(), {"code": KEY_TAKEN, "commit_id": head}, judged)
     write_refusal(mine.store, refusal, refused_by=vars(mine.owner), now_us=1)
     assert read_refusal(mine.store, refusal.op) == refusal
-    recover_all(mine, meter=Meter())
+    tidy(mine)
     assert mine.store.list("__recovery/") == []
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from omnigraph.core.errors import NotFound
 from omnigraph.schema import Catalog
 from omnigraph.schema.arrow import table_schema
 from omnigraph.schema.catalog import TableType, has_blobs
-from omnigraph.write.base.changes import MODES, Mode, Origin, SourcePart, TypeChange, Unnamed
+from omnigraph.write.base.changes import MODES, Origin, SourcePart, TypeChange, Unnamed
 from omnigraph.write.base.constants import ENDS
 from omnigraph.write.rules.completion import complete
 from omnigraph.write.rules.id_reuse import adopt_ids
@@ -113,7 +113,7 @@ def _change(given: Mapping[str, Any], mode: str, facts: Mapping[str, Any], catal
     return TypeChange(
         declared,
         rows,
-        cast(Mode, mode),
+        mode,
         minted=_mask(facts["minted"], count),
         origin=_origin(facts, count),
         unnamed=unnamed,
