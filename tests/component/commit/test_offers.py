@@ -14,7 +14,7 @@ import omnigraph as og
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent_format import encode_offer
 from omnigraph.commit.queue.refusals import KEY_TAKEN, Refusal, read_refusal, write_refusal
-from omnigraph.commit.recovery.outcome import ABORTED, PENDING, find_outcome
+from omnigraph.commit.recovery.outcome import ABORTED, LANDED, PENDING, find_outcome
 from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core import failpoints
 from omnigraph.core.errors import KeyConflict, OmnigraphError, OutcomeUnknown, StoreUnavailable
@@ -314,3 +314,21 @@ def test_an_uncontended_write_makes_the_same_requests_with_the_switch(any_root: 
             receipt = graph.load([{"type": "T", "data": {"name": f"second-{offers}"}}], mode="append")
             found.append((receipt.storage.hops, receipt.storage.by_class))
     assert found[0] == found[1]
+
+
+def test_a_commit_that_its_owner_cannot_make_durable_is_no_failure(three: list[Engine]) -> None:
+    """Another process has landed it, and the owner's own sync fails: it must not be repeated."""
+    mine, owner, _ = three
+
+    def fail(record: int, newest: object) -> None:
+        raise StoreUnavailable("the disk does not sync")
+
+    with queued(mine, [T1]) as queue:
+        queue.start(adding(mine, "a", mode="append"))
+        ended = queue.start(adding(owner, "b", mode="append"))
+        intent = queue.offers()[1]
+        owner.durable.acknowledge = fail  # type: ignore[method-assign]
+    assert isinstance(ended.error, OutcomeUnknown) and intent.request is not None
+    assert ended.error.facts["commit_id"] == intent.request.id
+    assert find_outcome(mine, intent.request.id, Meter()).state == LANDED
+    assert sorted(rows(mine, T1)) == ["a", "b"]

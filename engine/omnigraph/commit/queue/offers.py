@@ -81,13 +81,14 @@ class OwnOffer:
     def _judge(self, row: HistoryRow | None, held: Held) -> None:
         if row is None:
             return
-        self.close()
         if isinstance(row, AbortRow):
+            self.close()
             return
         commit = row.row if isinstance(row, MergedRow) else row
         assert isinstance(commit, CommitRow)
         self._engine.durable.acknowledge(commit.version or held.version, held)
         swap = self._engine.history.swap_of(held, commit, self._meter)
+        self.close()  # not before: an error until here says nothing of the write
         raise CarriedOut(Outcome(commit, rows=(commit,), swap=swap))
 
     def refusal(self) -> Refusal | None:
