@@ -90,7 +90,7 @@ CHANGED = [
     ("mode: merge", "mode: upsert", 9, "'append', 'merge', 'patch' or 'overwrite', got 'upsert'"),
     ("mode: merge", "mode: merge\n    batches_per_run: 0", 10, "greater than or equal to 1, got 0"),
     ("mode: merge", "mode: merge\n    batches_per_run: 101", 10, "less than or equal to 100, got 101"),
-    ("upkeep:", "commit: {offers: true}\nupkeep:", 26, "unknown key 'offers'"),
+    ("upkeep:", "commit: {share: true}\nupkeep:", 26, "unknown key 'share'"),
     ("  uri: data", "  durability: never\n  uri: data", 3, "'commit' or 'relaxed', got 'never'"),
     ("keep: 10", "keep: ten", 28, "valid integer, got 'ten'"),
     ("keep: 10", "keep: 0", 28, "greater than or equal to 1, got 0"),
