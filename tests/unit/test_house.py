@@ -25,6 +25,7 @@ LAZY_CYCLES = {
             "omnigraph.distributed.merge",
             "omnigraph.distributed.parts_report",
             "omnigraph.distributed.placement",
+            "omnigraph.distributed.sifted_load",
             "omnigraph.distributed.staged_load",
             "omnigraph.distributed.staging_txn",
         }
