@@ -223,7 +223,8 @@ PROMISES = (
         "the first steps take minutes, and no network once it is installed",
         (
             "tests/docs/test_wheel.py::test_the_commands_of_the_readme_work_from_the_wheel_in_an_empty_folder",
-            "tests/docs/test_wheel.py::test_a_fresh_environment_from_the_wheel_runs_the_readme_and_stays_small",
+            "tests/docs/test_wheel.py::test_a_page_copied_into_an_empty_folder_works_in_a_fresh_environment_from_the_wheel",
+            "tests/docs/test_wheel.py::test_a_fresh_environment_stays_small_and_takes_what_is_added_later",
         ),
         (("README.md", "MB"),),
     ),

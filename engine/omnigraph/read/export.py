@@ -87,7 +87,7 @@ def _pieces(reader: TableReader, limit: int | None) -> Iterator[tuple[int, memor
         return
     left = limit
     for lines in _lines(reader):
-        lines = lines if left is None else lines.slice(0, left)
+        lines = lines if left is None else lines.slice(0, min(left, len(lines)))
         if len(lines):
             yield len(lines), memoryview(text_bytes(lines)).cast("B")
         left = None if left is None else left - len(lines)

@@ -62,7 +62,7 @@ def _write(reader: TableReader, path: Path, limit: int | None) -> int:
     with open(path, "xb") as file:
         with pq.ParquetWriter(file, reader.schema, compression=_COMPRESSION) as writer:
             for batch in reader.batches() if limit != 0 else ():
-                batch = batch if limit is None else batch.slice(0, limit - count)
+                batch = batch if limit is None else batch.slice(0, min(limit - count, batch.num_rows))
                 writer.write_batch(batch)
                 count += batch.num_rows
                 progress.advance(batch.num_rows, bytes=batch.nbytes, subject=reader.declared.table_key)

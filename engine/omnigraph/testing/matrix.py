@@ -100,17 +100,20 @@ def draws(matrix: Matrix, kind: str, name: str, width: int, store: str, rng: ran
 def order(
     kind: str, stores: Sequence[str], only: Sequence[str] | None, rng: random.Random
 ) -> list[tuple[str, int, str]]:
-    """What is drawn from, one after the other: every operation at each of its widths on each store. In no order, so that a short
-    run is a sample of all of them."""
-    found = [
-        (name, width, store)
-        for name, operation in OPERATIONS.items()
-        if (not only or name in only) and not (kind == "pause" and (operation.creates_graph or name in NO_SLEEPERS))
-        for width in operation.widths
-        for store in stores
-    ]
-    rng.shuffle(found)
-    return found
+    """What is drawn from, one after the other: every operation at each of its widths on each store. In no order, and no operation a
+    second time before all others have come, so that a short run is a sample of all of them."""
+    rounds: list[list[tuple[str, int, str]]] = []
+    for name, operation in OPERATIONS.items():
+        if (only and name not in only) or (kind == "pause" and (operation.creates_graph or name in NO_SLEEPERS)):
+            continue
+        found = [(name, width, store) for width in operation.widths for store in stores]
+        rng.shuffle(found)
+        rounds += [[] for _ in range(len(found) - len(rounds))]
+        for place, one in enumerate(found):
+            rounds[place].append(one)
+    for one_of_each in rounds:
+        rng.shuffle(one_of_each)
+    return [one for one_of_each in rounds for one in one_of_each]
 
 
 def pools(

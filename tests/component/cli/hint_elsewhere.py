@@ -84,9 +84,14 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     Elsewhere("commit/protocol/publish.py", "keep the files and run `omnigraph verify --deep`", why=_CONTRADICTION),
     Elsewhere("commit/recovery/evidence.py", "keep the files and run `omnigraph verify --deep`", why=_CONTRADICTION),
     Elsewhere(
-        "commit/recovery/recover.py",
+        "commit/protocol/withdraw.py",
         "then recover again",
-        ("tests/fault/test_fault_cells.py::test_every_request_may_fail_once_in_every_way",),
+        ("tests/fault/test_fault_cells.py::test_every_failpoint_on_a_disk_may_raise_once",),
+    ),
+    Elsewhere(
+        "commit/queue/offers.py",
+        "do not repeat the write blindly",
+        ("tests/component/commit/test_offers.py::test_a_deadline_that_passes_leaves_the_offer_and_says_so",),
     ),
     Elsewhere(
         "core/errors.py",

@@ -107,7 +107,8 @@ def typed(hint: str, commit_id: str) -> list[str]:
 
 def test_hints_name_commands() -> None:
     assert hints("omnigraph-pipelines") == [
-        f"omnigraph-pipelines {word}" for word in ("--help", "plan", "quarantine list", "validate")
+        f"omnigraph-pipelines {word}"
+        for word in ("--help", "doctor", "plan", "quarantine list", "quarantine replay", "validate")
     ]
     assert len(HINTS) >= 12
     assert {"omnigraph recover", "omnigraph doctor", "omnigraph commit outcome COMMIT_ID"} <= set(HINTS)

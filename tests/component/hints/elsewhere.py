@@ -37,7 +37,6 @@ MET_ELSEWHERE: tuple[tuple[str, str, str], ...] = (
     ("distributed/staged_load.py", "stage the update again", _STAGED),
     ("distributed/staging_record.py", "it has ", _STAGED),
     ("distributed/staging_record.py", "stage the batch again", _STAGED),
-    ("distributed/staging_txn.py", "leave bad rows out while staging", _STAGED),
     ("gq/parameters.py", "give parameters as a JSON object", DOOR),
     ("graph_schema.py", "pass the text, or pathlib.Path", DOOR),
     ("options.py", "pass {name} as a bool", DOOR),
