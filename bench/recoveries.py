@@ -39,7 +39,8 @@ def run(*, quick: bool = False) -> tuple[list[Table], dict[str, Any]]:
             rows,
             [
                 "Local disk. Every write is rolled back by an abort of its own and leaves one record, which takes nine syncs of files and "
-                "folders and one of the disk: most of the time is theirs, so it is that of the disk and of who else uses it."
+                "folders and one of the disk. Most of the time is that of the processor, calls of the system included; on a busy disk it "
+                "is that of the syncs."
             ],
         )
     ], {"recoveries": found}
