@@ -46,7 +46,7 @@ from omnigraph.write.load_options import LoadOptions, load_request
 from omnigraph.write.receipt import receipt_of
 from omnigraph.write.rules.endpoint_policy import EndpointPolicy, policy_of
 from omnigraph.write.rules.left_out import LeftOut, exceeded
-from omnigraph.write.rules.quarantine_file import QuarantineFile, held_rows
+from omnigraph.write.rules.quarantine_file import LoadQuarantine, held_rows
 from omnigraph.write.rules.validate import Verdict
 
 T = TypeVar("T")
@@ -96,8 +96,8 @@ class PartLoad:
         return replace(done, warnings=(*done.warnings, *told))
 
     @cached_property
-    def quarantine(self) -> QuarantineFile:
-        return QuarantineFile(self.options.quarantine_to)
+    def quarantine(self) -> LoadQuarantine:
+        return LoadQuarantine(self.options.quarantine_to)
 
     def _hold_rejected(self, plan: PublishPlan) -> bool:
         if self.left.rejected:

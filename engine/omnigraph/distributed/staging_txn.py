@@ -47,7 +47,7 @@ from omnigraph.table.collect import loose_files
 from omnigraph.table.dataset import TableRef
 from omnigraph.wire.receipt import CheckReport, Receipt
 from omnigraph.write.load_options import replay
-from omnigraph.write.rules.quarantine_file import QuarantineFile
+from omnigraph.write.rules.quarantine_file import LoadQuarantine
 
 if TYPE_CHECKING:
     from omnigraph.distributed.load import PartLoad
@@ -287,7 +287,7 @@ class StagingTxn:
             if known is not None:
                 self.abort()
                 assert known.commit_id is not None, "a key is that of a commit"
-                told = QuarantineFile(options.quarantine_to).keep(known.commit_id)
+                told = LoadQuarantine(options.quarantine_to).keep(known.commit_id)
                 return replace(known, warnings=(*known.warnings, *told))
             task = self.task(options.mode, rows_per_file=rows_per_file)
             return self._run(self._part_load(list(parts), types, options, task, workers or Threads(), checker, checks))

@@ -39,7 +39,7 @@ from omnigraph.write.rules.endpoint_policy import policy_of
 from omnigraph.write.rules.id_reuse import adopt_ids
 from omnigraph.write.rules.left_out import LeftOut, exceeded, reasons_of, rejected_rows
 from omnigraph.write.rules.quarantine import Sifted, sift
-from omnigraph.write.rules.quarantine_file import QuarantineFile, held_rows
+from omnigraph.write.rules.quarantine_file import LoadQuarantine, held_rows
 from omnigraph.write.rules.validate import Verdict, validate
 from omnigraph.write.sources.again import is_read_once, same_types, schema_changed
 from omnigraph.write.sources.batch import Batch
@@ -64,7 +64,7 @@ class Load:
     unchanged: dict[str, TableChange] = field(default_factory=dict)
     files: StagedFiles = field(default_factory=StagedFiles)
     stages_ahead: bool = False  # whether anything may be written before the verdict
-    quarantine: QuarantineFile = field(default_factory=lambda: QuarantineFile(None))
+    quarantine: LoadQuarantine = field(default_factory=lambda: LoadQuarantine(None))
 
     def prepare(self, txn: Txn) -> Prepared | None:
         """Judge the input against the pins of one transaction and say what it comes to."""
@@ -214,7 +214,7 @@ def load(engine: Engine, source: Any, options: LoadOptions) -> Receipt:
     """Read the source, then commit it whole or not at all."""
     meter = Meter()
     engine.ref_of(options.branch, meter)
-    quarantine = QuarantineFile(options.quarantine_to)
+    quarantine = LoadQuarantine(options.quarantine_to)
     known = replay(engine, options, meter, lambda: content_of(source))
     if known is not None:
         assert known.commit_id is not None, "a key is that of a commit"

@@ -39,7 +39,7 @@ def quarantine_line(one: Rejected) -> str:
     return json.dumps(one.to_dict(), ensure_ascii=False, separators=(",", ":"))
 
 
-class QuarantineFile:
+class LoadQuarantine:
     """The file of one load. What a plan sets aside is on disk under a name of that plan before the plan is armed, and gets the name that
     the caller wants when its commit stands: a process that dies in between loses no row. ``path`` None: nothing is kept."""
 
@@ -92,7 +92,7 @@ class QuarantineFile:
 
 
 @contextlib.contextmanager
-def held_rows(quarantine: QuarantineFile) -> Iterator[None]:
+def held_rows(quarantine: LoadQuarantine) -> Iterator[None]:
     """While a load is under way. Of one whose outcome is open the rows stay under the name of its commit."""
     try:
         yield
