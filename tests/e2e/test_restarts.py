@@ -1,4 +1,5 @@
-"""Code server, daemon and a run's worker are killed beneath a queued backfill: nothing fails for good, nothing is twice."""
+"""Code server, daemon and a run's worker are killed beneath two queued backfills and a run that a sensor asked for: nothing fails
+for good, nothing is twice."""
 
 from __future__ import annotations
 
@@ -28,12 +29,16 @@ def site(tmp_path: Path, spark_server: SparkServer) -> Iterator[SplitSite]:
     found.kill()
 
 
-def of_backfill(site: SplitSite, backfill: str, *statuses: str) -> list[dict[str, Any]]:
+def of_backfills(site: SplitSite, *statuses: str) -> list[dict[str, Any]]:
     return [
         run
         for run in site.runs()
-        if run["tags"].get("dagster/backfill") == backfill and (not statuses or run["status"] in statuses)
+        if "dagster/backfill" in run["tags"] and (not statuses or run["status"] in statuses)
     ]
+
+
+def of_sensor(site: SplitSite) -> list[dict[str, Any]]:
+    return [run for run in site.runs(source="crm") if run["tags"].get("dagster/sensor_name") == "new_batches_crm"]
 
 
 def test_ten_queued_partitions_outlive_code_server_worker_and_daemon(site: SplitSite) -> None:
@@ -41,30 +46,32 @@ def test_ten_queued_partitions_outlive_code_server_worker_and_daemon(site: Split
     for number, batch in enumerate(BATCHES):
         site.drop_feed(batch.removesuffix(".jsonl"), {"type": "Person", "data": {"name": f"n{number}"}})
         site.add_partition("social/feed", batch)
-    backfill = site.backfill(BATCHES, *FEED)
-    site.until(lambda: len(of_backfill(site, backfill, *OPEN)) == len(BATCHES), what="ten runs are queued or under way")
+    backfills = [site.backfill(BATCHES[:6], *FEED), site.backfill(BATCHES[6:], *FEED)]
+    site.until(lambda: len(of_backfills(site, *OPEN)) == len(BATCHES), what="ten runs are queued or under way")
+    site.drop_crm("c1", ("sensed", 30))
+    site.until(lambda: of_sensor(site), what="a run that a sensor asked for stands behind them")
 
     # The code server dies, and comes back only when the queue has tried to reach it.
     site.kill_part("code")
     site.until(
         lambda: (
             "re-submitting the run into the queue"
-            in "".join(site.failure_text(run["runId"]) for run in of_backfill(site, backfill))
+            in "".join(site.failure_text(run["runId"]) for run in of_backfills(site))
         ),
         what="the queue has met the dead code server",
     )
-    assert of_backfill(site, backfill, "FAILURE", "CANCELED") == []
+    assert of_backfills(site, "FAILURE", "CANCELED") == []
     site.start_part("code")
 
     # A run's worker dies while others are queued.
     def started() -> int | None:
-        [*running] = of_backfill(site, backfill, "STARTED")
+        [*running] = of_backfills(site, "STARTED")
         return site.worker_of(running[0]["runId"]) if running else None
 
     os.kill(site.until(started, what="a run is under way"), signal.SIGKILL)
 
     # The daemon dies, with runs in the queue.
-    assert of_backfill(site, backfill, "QUEUED")
+    assert of_backfills(site, "QUEUED")
     site.kill_part("daemon")
     site.start_part("daemon")
 
@@ -74,19 +81,19 @@ def test_ten_queued_partitions_outlive_code_server_worker_and_daemon(site: Split
         limit_s=1200,
         what="all partitions are materialized",
     )
-    site.until(lambda: not of_backfill(site, backfill, *OPEN), what="nothing is under way")
-    assert site.names() == {f"n{number}" for number in range(10)}
+    site.until(lambda: not of_backfills(site, *OPEN), what="nothing is under way")
+    site.until(lambda: "sensed" in site.names(), what="what the sensor asked for is in the graph")
+    assert site.names() == {"sensed", *(f"n{number}" for number in range(10))}
     keys = [one.idempotency_key.split("/")[1] for one in site.commits()]
-    assert sorted(keys) == BATCHES, "each batch is one commit"
-    assert of_backfill(site, backfill, "CANCELED") == []
-    for run in of_backfill(site, backfill, "FAILURE"):
+    assert sorted(keys) == ["c1", *BATCHES], "each batch is one commit"
+    assert of_backfills(site, "CANCELED") == []
+    for run in [*of_backfills(site, "FAILURE"), *(one for one in of_sensor(site) if one["status"] == "FAILURE")]:
         assert "dagster/auto_retry_run_id" in run["tags"], run
-    assert (
-        site.until(
-            lambda: (found := site.backfill_status(backfill)).startswith("COMPLETED") and found,
+    for backfill in backfills:
+        status = site.until(
+            lambda which=backfill: (found := site.backfill_status(which)).startswith("COMPLETED") and found,
             what="the backfill has ended",
         )
-        == "COMPLETED_SUCCESS"
-    )
+        assert status == "COMPLETED_SUCCESS"
     with site.open() as graph:
         assert graph.verify(deep=True).clean
