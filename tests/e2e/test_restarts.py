@@ -31,9 +31,7 @@ def site(tmp_path: Path, spark_server: SparkServer) -> Iterator[SplitSite]:
 
 def of_backfills(site: SplitSite, *statuses: str) -> list[dict[str, Any]]:
     return [
-        run
-        for run in site.runs()
-        if "dagster/backfill" in run["tags"] and (not statuses or run["status"] in statuses)
+        run for run in site.runs() if "dagster/backfill" in run["tags"] and (not statuses or run["status"] in statuses)
     ]
 
 

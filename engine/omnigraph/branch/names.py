@@ -12,11 +12,23 @@ from typing import Final
 from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import Engine
 from omnigraph.commit.plan import BranchName
-from omnigraph.core.errors import AlreadyExists, Conflict, NotFound, OmnigraphError, OutcomeUnknown, StoreUnavailable
+from omnigraph.core.errors import (
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    OmnigraphError,
+    OutcomeUnknown,
+    StoreRefused,
+    StoreUnavailable,
+)
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.refs import BranchSource, NameEntry, Written, reads_as_free, stands
 
 STORED_GRACES: Final = 2  # clocks of two machines differ
+NO_ANSWER: Final = (
+    StoreUnavailable,
+    StoreRefused,
+)  # a refusal may be the answer to a second try whose first has landed
 
 
 def claim(engine: Engine, wanted: NameEntry, highest: NameEntry | None, deadline: Deadline, meter: Meter) -> NameEntry:
@@ -41,9 +53,15 @@ def bind(engine: Engine, making: NameEntry, meter: Meter) -> NameEntry:
     wanted = replace(making, state="bound", source=None, created_at_us=engine.clock.now_us())
     try:
         done = engine.names.write(making, wanted, meter)
-    except StoreUnavailable as error:
+    except NO_ANSWER as error:
         return _after_no_answer(engine, making, error, meter)
-    highest = engine.names.highest(making.name, meter) if isinstance(done, Written) else done.highest
+    if isinstance(done, Written):
+        try:
+            highest = engine.names.highest(making.name, meter)
+        except NO_ANSWER as error:
+            raise _unknown(making, error) from error  # it is bound by now
+    else:
+        highest = done.highest
     if isinstance(done, Written) and stands(done.entry, highest):
         return done.entry
     raise _lost(making, highest)
@@ -54,7 +72,7 @@ def give_up(engine: Engine, making: NameEntry, meter: Meter) -> None:
     once it has been ``making`` for too long."""
     try:
         engine.names.write(making, _freed(engine, making, making.actor), meter)
-    except StoreUnavailable:
+    except NO_ANSWER:
         return
 
 
@@ -68,7 +86,7 @@ def release(engine: Engine, bound: NameEntry, actor: str | None, meter: Meter) -
             if isinstance(done, Written):
                 return
             highest = done.highest
-    except StoreUnavailable:
+    except NO_ANSWER:
         return
 
 
@@ -116,23 +134,27 @@ def _check_free(engine: Engine, name: str, highest: NameEntry, meter: Meter) -> 
     )
 
 
-def _after_no_answer(engine: Engine, making: NameEntry, error: StoreUnavailable, meter: Meter) -> NameEntry:
+def _after_no_answer(engine: Engine, making: NameEntry, error: OmnigraphError, meter: Meter) -> NameEntry:
     """``bound`` may stand, or may come to stand. ``free`` at its number tells: one of the two is refused."""
     try:
         done = engine.names.write(making, _freed(engine, making, making.actor), meter)
-    except StoreUnavailable:
-        raise OutcomeUnknown(
-            f"whether branch {making.name!r} was made is not known: {error.message}",
-            hint="`omnigraph branch list` shows it if it was; a branch that is listed is complete",
-            branch=making.name,
-            identity=making.identity,
-        ) from error
+    except NO_ANSWER:
+        raise _unknown(making, error) from error
     if isinstance(done, Written):
         raise error
     highest = done.highest
     if highest is not None and (highest.state, highest.identity) == ("bound", making.identity):
         return highest
     raise _lost(making, highest)
+
+
+def _unknown(making: NameEntry, error: OmnigraphError) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"whether branch {making.name!r} was made is not known: {error.message}",
+        hint="`omnigraph branch list` shows it if it was; a branch that is listed is complete",
+        branch=making.name,
+        identity=making.identity,
+    )
 
 
 def _lost(making: NameEntry, highest: NameEntry | None) -> OmnigraphError:

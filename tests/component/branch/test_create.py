@@ -21,9 +21,11 @@ from omnigraph.core.errors import (
     Conflict,
     InvalidInput,
     NotFound,
+    OmnigraphError,
     OutcomeUnknown,
     PreconditionFailed,
     Reclaimed,
+    StoreRefused,
     StoreUnavailable,
 )  # fmt: skip
 from omnigraph.core.ids import new_ulid
@@ -319,6 +321,24 @@ def test_a_binding_of_which_nothing_is_known_is_an_unknown_outcome(
     lose(engine_of(graph), monkeypatch, {"bound": "never", "free": "never"})
     with pytest.raises(OutcomeUnknown, match="feature"):
         graph.branches.create("feature")
+
+
+@pytest.mark.parametrize("failure", [StoreUnavailable, StoreRefused])
+def test_a_look_that_fails_after_the_binding_is_an_unknown_outcome_and_the_branch_is_there(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch, failure: type[OmnigraphError]
+) -> None:
+    names = engine_of(graph).names
+    with monkeypatch.context() as patch:
+
+        def bound(**_: Any) -> None:
+            def refused(*_: object) -> None:
+                raise failure("no answer")
+
+            patch.setattr(names, "highest", refused)
+
+        with failpoints.armed("branch.before_bind", bound), pytest.raises(OutcomeUnknown, match="feature"):
+            graph.branches.create("feature")
+    assert names_of(graph) == ["main", "feature"]
 
 
 def test_a_line_whose_answer_was_lost_is_found(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
