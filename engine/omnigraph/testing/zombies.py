@@ -28,7 +28,7 @@ from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.calls import CallWatch, give_notice
 from omnigraph.testing.cells import CALLS, CHILD_S, LOCAL, S3, SECOND_CALLS_APART, Cell, Matrix, Verdict
 from omnigraph.testing.children import Child
-from omnigraph.testing.content import Content, branches_of, faults_of
+from omnigraph.testing.content import Content, branches_of, content_of, faults_of
 from omnigraph.testing.faults import MUTATING, Rule, hold
 from omnigraph.testing.operations import append, keys_of, opened, recover
 from omnigraph.upkeep.verify import GARBAGE, verify
@@ -218,7 +218,7 @@ def _wait_stopped(pid: int) -> None:
 def _judge(cell: Cell, root: str, known: _Before, said: tuple[Any, ...], verdict: Verdict) -> None:
     recover(root)
     with opened(root) as engine:
-        now = OPERATIONS[cell.operation].content_of(engine)
+        now, every = OPERATIONS[cell.operation].content_of(engine), content_of(engine)
         keys = _written(engine.latest(MAIN), cell.width)
         kept = [f"{name} {key}" for name in _kept_branches(engine) for key in keys]
         promised = _promised(engine, said, verdict)
@@ -234,9 +234,9 @@ def _judge(cell: Cell, root: str, known: _Before, said: tuple[Any, ...], verdict
     if promised is not None and verdict.now not in (promised, "same"):
         verdict.findings.append(f"the sleeper got {said}, and the graph reads as {verdict.now}")
     if verdict.ended == WOKE_UP:
-        verdict.findings.extend(_others_missing(now, keys, cell.operation in REPLACING and verdict.now == "after"))
+        verdict.findings.extend(_others_missing(every, keys, cell.operation in REPLACING and verdict.now == "after"))
         replaced = cell.operation in REPLACING_ON_BRANCH and verdict.now == "after"
-        verdict.findings.extend(_others_missing(now, kept, replaced))
+        verdict.findings.extend(_others_missing(every, kept, replaced))
     with opened(root) as engine:
         verdict.findings.extend(faults_of(engine))
         verdict.findings.extend(p.message for p in verify(engine).problems if p.severity != GARBAGE)
