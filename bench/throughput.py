@@ -391,7 +391,7 @@ def reads(folder: Path, rounds: int) -> dict[str, Any]:
             graph.sql(text).fetchall()
         for _ in range(max(5, rounds)):
             for text in READS:
-                watch.run(text, lambda: graph.sql(text).fetchall())  # noqa: B023
+                watch.run(text, lambda: graph.sql(text).fetchall())  # noqa: B023 - called before the next turn of the loop
         rows = graph.snapshot().count("Person")
     return {"rows": rows, "ms": {text: 1000 * wall for text, (wall, _) in watch.medians().items()}}
 

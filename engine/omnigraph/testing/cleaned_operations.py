@@ -76,7 +76,7 @@ def _made(place: str, root: str, width: int) -> str | None:
 
 
 def _made_again(place: str, root: str, width: int) -> str | None:
-    """The name that the cleanup goes by stands for another branch when it goes on."""
+    """The name that the cleanup has read is bound to another branch by the time that the cleanup acts."""
     with graphs.open(root) as graph, _cleaning_until(place, graph):
         graph.branches.delete(FEATURE)
         graph.branches.create(FEATURE)

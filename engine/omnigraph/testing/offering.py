@@ -155,7 +155,7 @@ def carry_out(engine: Engine, intents: Sequence[Intent], call: Callable[[], Any]
     """A write of this engine that has read these offers before, and does not queue now: as a writer ahead of them that was slow."""
     behind, meets = Arming._behind, front.meets_others
     setattr(Arming, "_behind", lambda self: intents)  # noqa: B010 - of writes that begin within this call
-    setattr(front, "meets_others", lambda _: True)  # noqa: B010
+    setattr(front, "meets_others", lambda _: True)  # noqa: B010 - mypy refuses a plain assignment to a function
     assert isinstance(engine.timing, Contended)
     engine.timing.meets = False
     try:

@@ -26,6 +26,11 @@ from omnigraph.wire.status import StatusReport
 from omnigraph.wire.undo import Undone, UndoPlan
 from omnigraph.wire.verify import VerifyReport
 
+_CHOICES: Final = re.compile(r"\[\s*(?:\{[^{}\n]*\},?\s*){1,3}\]")
+_COLLECTION: Final = re.compile(
+    r'\{\s*"type": "(?:array|object)",\s*"(?:items|additionalProperties)": \{[^{}\n]*\}\s*\}'
+)
+_CHOICE: Final = re.compile(r'\{\s*"anyOf": \[\{[^\[\]\n]*\}\]\s*\}')
 _LIST_OF_NAMES: Final = re.compile(r'\[\s+"[^\[\]{}]*"\s+\]')
 _SMALL_OBJECT: Final = re.compile(r'\{\s+"[^{}]{1,100}\s+\}')
 
@@ -95,8 +100,13 @@ def published_schema(commands: Sequence[str] = tuple(RESULTS)) -> dict[str, Any]
 
 
 def schema_text(commands: Sequence[str]) -> str:
-    """The published schema, with lists of names and objects of a few plain members on one line each."""
+    """The published schema, with lists of names, objects of a few plain members, and choices and collections of such on one line each."""
     text = json.dumps(published_schema(commands), indent=1, ensure_ascii=False)
-    for on_one_line in (_LIST_OF_NAMES, _SMALL_OBJECT):
-        text = on_one_line.sub(lambda found: " ".join(found[0].split()), text)
+    for on_one_line in (_LIST_OF_NAMES, _SMALL_OBJECT, _CHOICES, _CHOICE, _COLLECTION):
+        text = on_one_line.sub(lambda found: _on_one_line(found[0]), text)
     return text + "\n"
+
+
+def _on_one_line(text: str) -> str:
+    """A list or an object, without blanks beside its brackets."""
+    return text[0] + " ".join(text[1:-1].split()) + text[-1]

@@ -29,7 +29,7 @@ def graph(any_root: str) -> og.Graph:
 
 
 class Steps:
-    """Threads are held at named points until they are told to go on."""
+    """The test holds threads at named failpoints and releases them in its own order."""
 
     def __init__(self) -> None:
         self._reached: dict[str, threading.Event] = {}

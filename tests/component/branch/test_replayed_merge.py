@@ -255,7 +255,7 @@ def places(one: table_merge.MergedRows) -> dict[str, int]:
 
 
 def test_rows_that_were_written_twice_count_as_changed(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: nobody asks whether a commit touched what another had written."""
+    """Planted: a merge does not check whether one commit wrote a row that another commit had written."""
     monkeypatch.setattr(stamps, "is_written_once", lambda *given: True)
     patch(graph, p("k03", n=-3), branch="b")
     patch(graph, p("k03", n=3), p("k04", n=-4), branch="b")

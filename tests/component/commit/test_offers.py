@@ -1,4 +1,4 @@
-"""Writers that wait for the same tables and carry each other out: what a waiter offers, what the one ahead does, who is told what."""
+"""Writers that wait for the same tables and carry each other out: what a waiter offers, what the writer ahead commits, and what each caller gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upkeep beside somebody who deletes branches: what is passed over is what was deleted, and nothing that only does not read."""
+"""Upkeep beside a process that deletes branches: upkeep skips a deleted branch, and refuses a line that it cannot read."""
 
 from __future__ import annotations
 
