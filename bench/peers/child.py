@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from bench.peers import sides
 
+# Beyond it a side is ended: it would take the memory of the others, and the machine with it.
+MOST_BYTES = 8 << 30
+
+
+def _end_beyond_memory() -> None:
+    page = os.sysconf("SC_PAGE_SIZE")
+    while True:
+        held = int(Path("/proc/self/statm").read_text().split()[1]) * page
+        if held > MOST_BYTES:
+            print(f"{sys.argv[1]}: ended, it held {held / 1e9:.1f} GB", file=sys.stderr, flush=True)
+            os._exit(3)
+        time.sleep(0.05)
+
 
 def main() -> None:
+    if sys.platform == "linux":
+        threading.Thread(target=_end_beyond_memory, daemon=True).start()
     name, root = sys.argv[1], Path(sys.argv[2])
     side: Any = sides.make(name, root)
     out = sys.stdout

@@ -114,11 +114,12 @@ def one_edge(a: str, b: str) -> pa.Table:
 
 
 class PlainLance(Small):
-    """Lance retries an append by itself."""
+    """Lance retries an append by itself. The threads share a session: with one each, 64 of them hold more than 9 GB at 2,000 fragments."""
 
     def __init__(self, root: Path) -> None:
         self._uri = str(root / "knows.lance")
         self._of_thread = threading.local()
+        self._session: Any = None
 
     def make(self) -> None:
         import lance
@@ -128,12 +129,13 @@ class PlainLance(Small):
     def open(self) -> None:
         import lance
 
-        lance.dataset(self._uri)
+        self._session = lance.Session(index_cache_size_bytes=64 << 20, metadata_cache_size_bytes=256 << 20)
+        lance.dataset(self._uri, session=self._session)
 
     def write(self, a: str, b: str) -> None:
         import lance
 
-        base = getattr(self._of_thread, "dataset", None) or lance.dataset(self._uri)
+        base = getattr(self._of_thread, "dataset", None) or lance.dataset(self._uri, session=self._session)
         self._of_thread.dataset = lance.write_dataset(one_edge(a, b), base, mode="append")
 
 

@@ -22,10 +22,15 @@ def environment(peers: Peers, settings: Mapping[str, str] | None = None) -> dict
     return {"PYTHONPATH": os.pathsep.join(path), **(settings or {})}
 
 
+class Ended(RuntimeError):
+    """A process of a side that ended before it answered: its memory, or an error that it printed."""
+
+
 class Worker:
     """A process of ``bench.peers.child``. ``start`` and ``answer`` apart, so that several may work at the same time."""
 
     def __init__(self, peers: Peers, side: str, root: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._side = side
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.peers.child", side, str(root)],
             stdin=subprocess.PIPE,
@@ -44,7 +49,7 @@ class Worker:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError("a process of the bench ended early")
+            raise Ended(f"the process of {self._side!r} ended with {self._process.wait(60)} before it answered")
         found: dict[str, Any] = json.loads(line)
         return found
 
