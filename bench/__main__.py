@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import (
+    before,
     branches,
     cap,
     cold_start,
@@ -52,7 +53,7 @@ APART = {
     "debian": debian.run,
 }
 # Only when named: they compare this tree with another one.
-COMPARED = {"solo": solo.run, "cold": cold_start.run}
+COMPARED = {"before": before.run, "solo": solo.run, "cold": cold_start.run}
 NAMES = (*AT_THE_WIRE, *ALONE)
 
 

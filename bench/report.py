@@ -59,6 +59,12 @@ All sides keep their bytecode: to compile every module again costs more than all
 
 Measured by `./run bench solo --baseline PATH`, which `all` leaves out and which compares with another working tree.
 """,
+    "before": """\
+### Before groups, syncs and checksums
+
+Measured by `./run bench before --baseline PATH`, PATH being a working tree of commit 7f6823d: an engine without groups of commits, without syncs
+and without checksums.
+""",
     "cold": """\
 ### A command from nothing
 

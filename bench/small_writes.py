@@ -2,7 +2,7 @@
 
 ``python small_writes.py ROOT KIND THREADS`` prints ``ready``, then reads lines: how many commits to make, each answered with
 one line of JSON. What to import comes from ``PYTHONPATH``. ``BENCH_SYNC=1`` syncs around every swap of an engine that does
-not do so itself.
+not do so itself; ``BENCH_SHARED=1`` opens the graph that another process has made.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ def main() -> None:
     root, kind, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
     if os.environ.get("BENCH_SYNC"):
         _sync_swaps(root)
-    with og.init(root, SCHEMA) as graph:
+    with og.open(root) if os.environ.get("BENCH_SHARED") else og.init(root, SCHEMA) as graph:
         people: list[dict[str, Any]] = [
             {"type": "Person", "data": {"name": f"p{n}", "age": n % 90}} for n in range(PEOPLE)
         ]
-        graph.load(people, mode="append")
+        if not os.environ.get("BENCH_SHARED"):
+            graph.load(people, mode="append")
         made = 0
         _round(graph, kind, threads, made, max(WARM, threads))
         made += max(WARM, threads)

@@ -51,9 +51,15 @@ class Writer:
         self._line("ready")
 
     def round(self, commits: int) -> dict[str, Any]:
+        self.start(commits)
+        return self.answer()
+
+    def start(self, commits: int) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{commits}\n")
         self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._line(None))
         return found
 
