@@ -187,12 +187,13 @@ def _loaded(side: Side, folder: Path, case: str) -> dict[str, Any]:
     root = folder / f"graph-{side.name}"
     done = subprocess.run(
         [sys.executable, str(BULK), str(root), str(folder), case],
-        env={**os.environ, **side.environment, "PYTHONPATH": str(side.tree / "engine")},
+        env={**compiled_once(), **side.environment, "PYTHONPATH": str(side.tree / "engine")},
         cwd=side.tree,
         stdout=subprocess.PIPE,
         check=True,
     )
-    shutil.rmtree(root)
+    for written in folder.glob("graph-*"):
+        shutil.rmtree(written)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

@@ -27,6 +27,8 @@ def main() -> None:
     people = feather.read_table(str(inputs / "nodes.arrow"))
     batch: Any
     mode = "append"
+    with og.init(f"{root}-first", SCHEMA) as first:  # what a first write loads is no part of a bulk
+        first.load([{"type": "Person", "data": {"name": "first"}}], mode="append")
     with og.init(root, SCHEMA) as graph:
         if case == "tables":
             edges = feather.read_table(str(inputs / "edges.arrow"))
