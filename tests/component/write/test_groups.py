@@ -332,6 +332,39 @@ def test_a_request_that_was_told_unknown_may_land_with_its_group(graph: og.Graph
     assert other.value.grouped_with == (told.error.commit_id,)  # type: ignore[union-attr]
 
 
+def test_a_request_whose_time_is_up_at_any_place_is_told_the_truth(graph: og.Graph) -> None:
+    """At each place that a plan of two passes. What was told to have written nothing has not, and never will; the other one lands."""
+    with failpoints.recording() as passed:
+        assert codes(run(graph, load(graph, person("first")), load(graph, person("second")))) == ["ok", "ok"]
+    told: set[str] = set()
+    places = ["the queue", *(name for name, _ in passed)]
+    for cut, place in enumerate(places):
+        mine, others = f"late{cut}", f"other{cut}"
+        with held_back(graph._engine) as held:
+            held.start(load(graph, person(mine), deadline_s=0.3))
+            held.start(load(graph, person(others)))
+            if cut == 0:
+                held._threads[0].join()
+            else:
+                failpoints.arm("*", lambda **_: held._threads[0].join(), at=cut)
+        failpoints.disarm()
+        late, other = held.ended
+        assert other.error is None, (place, other.error)
+        there = names(graph)
+        assert others in there
+        if late.error is None:
+            told.add("in time")
+            assert mine in there
+        elif isinstance(late.error, og.errors.OutcomeUnknown):
+            outcome = graph.outcome(late.error.commit_id)
+            told.add(outcome.state)
+            assert outcome.landed == (mine in there), (place, outcome)
+        else:
+            told.add("nothing written")
+            assert "nothing was written" in str(late.error) and mine not in there, place
+    assert {"nothing written", "landed"} <= told
+
+
 # --- the lead -----------------------------------------------------------------------------------------------------------
 
 

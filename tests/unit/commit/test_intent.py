@@ -295,6 +295,19 @@ def two_requests(**changes: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def many_requests(count: int) -> Callable[[dict[str, Any]], None]:
+    """``count`` requests in a line, under a plan id of its own."""
+
+    def change(body: dict[str, Any]) -> None:
+        line = body["requests"][:1]
+        for number in range(count - 1):
+            line.append({**line[0], "id": f"01K0{number:022d}", "parents": [line[-1]["id"]]})
+        body["requests"] = line
+        body["plan"] = ULIDS[9]
+
+    return change
+
+
 BAD_CONTENT = {
     "format 1": put("format", 1),
     "format as text": put("format", "2"),
@@ -349,6 +362,11 @@ BAD_CONTENT = {
 @pytest.mark.parametrize("change", BAD_CONTENT.values(), ids=BAD_CONTENT.keys())
 def test_an_intent_with_a_right_checksum_and_wrong_content_is_refused(change: Callable[[dict[str, Any]], None]) -> None:
     refused(sealed(change))
+
+
+def test_a_plan_holds_64_requests_and_no_more() -> None:
+    assert isinstance(decode(OP, sealed(many_requests(64))), Intent)
+    assert "65 requests" in str(refused(sealed(many_requests(65))))
 
 
 def test_a_registration_that_points_elsewhere_is_refused() -> None:

@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from omnigraph.commit.plan import REQUESTS_MAX
 from omnigraph.core.limits import Limits
 from omnigraph.manifest.state import TAIL_KEEP
 from omnigraph.write.group.member import Answer, Call, Member, Stage
 
-MEMBERS_MAX: Final = 64
+MEMBERS_MAX: Final = REQUESTS_MAX
 BYTES_MAX: Final = 4 * 1024 * 1024
 LINGER_COMMITS: Final = 0.1
 
