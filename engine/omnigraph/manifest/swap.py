@@ -242,14 +242,14 @@ class Manifest:
             meter=meter,
         )
         self._tables.release(ref, held.version)
-        self._note(ref, held.state.identity, properties.get("omnigraph:op") or uuid, handle)
+        self._note(ref, held.state.identity, properties.get("omnigraph:op"), handle, uuid)
         return Held(after, handle)
 
-    def _note(self, ref: TableRef, identity: str, op: str, handle: Any) -> None:
+    def _note(self, ref: TableRef, identity: str, op: str | None, handle: Any, uuid: str) -> None:
         """Checksums of the version file and its transaction, on a local disk."""
         place = checksums.line_place(self._tables.store, ref.relative, identity)
         if place is not None:
-            checksums.note_line(place, op, handle)
+            checksums.note_line(place, op or uuid, handle, uuid)
 
     # --- the archive --------------------------------------------------------------------------------------------------
 
@@ -314,7 +314,7 @@ class Manifest:
             if fate in (Fate.NOT_LANDED_RETRYABLE, Fate.NOT_LANDED_INCOMPATIBLE):
                 raise SwapLost(str(error)) from error
             raise SwapUnknown(str(error)) from error
-        self._note(self.ref(state.ref), state.identity, uuid, handle)
+        self._note(self.ref(state.ref), state.identity, None, handle, uuid)
         return Held(state, handle)
 
 

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Final
 
 from lance import Transaction
@@ -101,18 +102,25 @@ def digest_of(path: str, pace: Pace | None = None) -> Digest:
     """Read a file, a megabyte at a time."""
     import xxhash
 
-    pace = pace or Pace()
-
     hasher = xxhash.xxh3_128()
     size = 0
     with open(path, "rb", buffering=0) as file:
-        buffer = bytearray(pace.block_bytes(min(BUFFER_BYTES, os.fstat(file.fileno()).st_size + 1)))
+        block = min(BUFFER_BYTES, os.fstat(file.fileno()).st_size + 1)
+        buffer = bytearray(block if pace is None else pace.block_bytes(block))
         view = memoryview(buffer)
         while count := file.readinto(buffer):
             hasher.update(view[:count])
             size += count
-            pace.took(count)
+            if pace is not None:
+                pace.took(count)
     return Digest(size, hasher.hexdigest())
+
+
+def _held(data: bytes) -> Digest:
+    """The checksum of a file whose bytes have been read."""
+    import xxhash
+
+    return Digest(len(data), xxhash.xxh3_128_hexdigest(data))
 
 
 # --- lines --------------------------------------------------------------------------------------------------------------
@@ -122,7 +130,9 @@ def encode(path: str, digest: Digest) -> bytes:
     """One line, with its newline."""
     import xxhash
 
-    body = json.dumps({"path": path, "bytes": digest.bytes, "xxh3": digest.xxh3}, separators=(",", ":")).encode()
+    # Written out: an encoder is made anew for each text that is not written with its defaults.
+    text = f'{{"path":{encode_basestring_ascii(path)},"bytes":{digest.bytes:d},"xxh3":"{digest.xxh3}"}}'
+    body = text.encode()
     return b'%s,"c":"%s"}\n' % (body[:-1], xxhash.xxh3_64_hexdigest(body).encode())
 
 
@@ -183,7 +193,14 @@ def _line_files(folder: str) -> list[str]:
 def append_lines(place: Place, op: str, paths: Iterable[str]) -> tuple[str, ...]:
     """Take the checksums of files (below the root) and add their lines to those of an operation. Returns what was
     written, for the syncs before the swap: this itself syncs nothing."""
-    lines = b"".join(encode(path, digest_of(os.path.join(place.root, path))) for path in dict.fromkeys(paths))
+    return _append(place, op, _lines(place, paths))
+
+
+def _lines(place: Place, paths: Iterable[str]) -> bytes:
+    return b"".join([encode(path, digest_of(os.path.join(place.root, path))) for path in dict.fromkeys(paths)])
+
+
+def _append(place: Place, op: str, lines: bytes) -> tuple[str, ...]:
     if not lines:
         return ()
     path = os.path.join(place.folder, f"{_checked(op)}{_SUFFIX}")
@@ -223,7 +240,7 @@ def note_commit(base: LanceDataset, transaction: Transaction, landed: LanceDatas
         if added is None:
             added = files.added_between(base, landed)
         op = (transaction.transaction_properties or {}).get(OP_PROPERTY) or transaction.uuid
-        append_lines(place, op, map(place.path, (*added, *files.version_files(landed, transaction.uuid))))
+        _append(place, op, _lines(place, map(place.path, added)) + _version_lines(place, landed, transaction.uuid))
 
 
 def note_rewrite(op: str, fragments: Iterable[FragmentMetadata], versions: Iterable[LanceDataset]) -> None:
@@ -242,10 +259,20 @@ def note_version(op: str, landed: LanceDataset) -> None:
     note_rewrite(op, (), [landed])
 
 
-def note_line(place: Place, op: str, landed: LanceDataset) -> None:
+def note_line(place: Place, op: str, landed: LanceDataset, uuid: str) -> None:
     """Write the lines of a new version of a manifest line and its transaction: after the swap, and not synced."""
     with _unless_impossible(landed.uri):
-        append_lines(place, op, map(place.path, files.version_files(landed)))
+        _append(place, op, _version_lines(place, landed, uuid))
+
+
+def _version_lines(place: Place, landed: LanceDataset, uuid: str) -> bytes:
+    """The lines of a version file and of the transaction that has made it. The version file is read once: it also says which
+    transaction that is."""
+    path = place.path(files.version_file(landed))
+    with open(os.path.join(place.root, path), "rb", buffering=0) as file:
+        stored = file.read()
+    transaction = files.transaction_file(landed, stored, uuid)
+    return encode(path, _held(stored)) + _lines(place, () if transaction is None else (place.path(transaction),))
 
 
 @contextlib.contextmanager

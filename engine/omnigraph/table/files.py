@@ -29,18 +29,33 @@ def data_file_name(file: DataFile) -> str:
     return str(file._path)
 
 
-def version_files(handle: LanceDataset, uuid: str | None = None) -> tuple[str, ...]:
-    """The version file of the handle's version and its transaction file, if it has one. ``uuid``: of the transaction that has
-    made it, where the caller knows that; the name is then looked for in the manifest, which need not be taken apart."""
+def version_file(handle: LanceDataset) -> str:
+    """The version file of the handle's version."""
     version = handle.version
     name = f"d{version}" if version & _DETACHED else f"{V2_MANIFEST_MAX - version:020d}"
-    found = [f"_versions/{name}.manifest"]
-    manifest = handle._ds.serialized_manifest()
-    expected = f"{version - 1}-{uuid}.txn"
-    named = uuid is not None and _tagged(_TRANSACTION_FILE, expected) in manifest
-    transaction = expected if named else _text_field(manifest, _TRANSACTION_FILE)
-    if transaction:
-        found.append(f"_transactions/{transaction}")
+    return f"_versions/{name}.manifest"
+
+
+def transaction_file(handle: LanceDataset, stored: bytes, uuid: str) -> str | None:
+    """The transaction file of the handle's version. ``stored``: the bytes of its version file; ``uuid``: of the transaction that
+    has made it. A manifest that names that transaction need not be taken apart: for a table of many small fragments this
+    takes longer than anything else that is done with the file."""
+    expected = f"{handle.version - 1}-{uuid}.txn"
+    if _tagged(_TRANSACTION_FILE, expected) in stored:
+        return f"_transactions/{expected}"
+    return _named_transaction(handle)
+
+
+def _named_transaction(handle: LanceDataset) -> str | None:
+    name = _text_field(handle._ds.serialized_manifest(), _TRANSACTION_FILE)
+    return f"_transactions/{name}" if name else None
+
+
+def version_files(handle: LanceDataset) -> tuple[str, ...]:
+    """The version file of the handle's version and its transaction file, if it has one."""
+    version = handle.version
+    transaction = _named_transaction(handle)
+    found = [version_file(handle), *([] if transaction is None else [transaction])]
     for path in found:
         if not os.path.isfile(os.path.join(handle.uri, path)):
             raise Corruption(

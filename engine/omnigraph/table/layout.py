@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from omnigraph.table.blob import logical_schema
+from omnigraph.table.files import data_file_name
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -76,7 +77,7 @@ def describe(metadata: FragmentMetadata, fragment_id: int | None = None) -> Frag
     deletion = metadata.deletion_file
     return Fragment(
         id=metadata.id if fragment_id is None else fragment_id,
-        files="|".join(file.path for file in metadata.files),
+        files="|".join(map(data_file_name, metadata.files)),
         rows=metadata.physical_rows,
         deletion=None if deletion is None else f"{deletion.read_version}-{deletion.id}-{deletion.num_deleted_rows}",
         deleted_rows=metadata.num_deletions,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lance import LanceOperation
 
+from omnigraph.table.files import data_file_name
+
 if TYPE_CHECKING:
     from lance import LanceDataset
     from lance.fragment import FragmentMetadata
@@ -63,4 +65,4 @@ def indexed_fragments(handle: LanceDataset, column: str) -> frozenset[int]:
 
 
 def _files(fragment: FragmentMetadata) -> tuple[str, ...]:
-    return tuple(file.path for file in fragment.files)
+    return tuple(map(data_file_name, fragment.files))
