@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from omnigraph.manifest.rows import Pin
 
@@ -98,7 +99,7 @@ class Effect:
     target: Target | None
     pin_row: Pin | None = None  # of an ``adopt``: the pin that is published
 
-    @property
+    @cached_property
     def rule(self) -> Rule:
         return RULES[self.kind]
 
@@ -112,15 +113,15 @@ class Chain:
     base: BasePin | None
     effects: tuple[Effect, ...]
 
-    @property
+    @cached_property
     def first(self) -> Effect:
         return self.effects[0]
 
-    @property
+    @cached_property
     def lands(self) -> bool:
         return self.first.rule.lands
 
-    @property
+    @cached_property
     def begins_line(self) -> bool:
         """Whether its versions stand on a line that the plan makes itself."""
         return self.first.rule.begins_line
@@ -137,14 +138,14 @@ class Chain:
     def ref(self) -> str | None:
         return self._target.ref
 
-    @property
+    @cached_property
     def _target(self) -> Target:
         target = self.first.target
         if target is None:
             raise ValueError(f"{self.first.kind} of {self.key} has no target")
         return target
 
-    @property
+    @cached_property
     def version(self) -> int:
         """The version that publishing this chain pins; the base pin's where Lance chooses the numbers."""
         last = self.effects[-1].target
@@ -157,7 +158,7 @@ class Chain:
         """The version that is replaced; 0 for a table that is not there yet."""
         return 0 if self.base is None else self.base.pin
 
-    @property
+    @cached_property
     def uuids(self) -> frozenset[str]:
         """The transactions that this plan may have sent to the table's line."""
         return frozenset(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -57,10 +58,8 @@ class Step:
 
     @property
     def total(self) -> Counts:
-        total = Counts()
-        for one in self.counts:
-            total = total.plus(one)
-        return total
+        first, *more = self.counts or (Counts(),)
+        return reduce(Counts.plus, more, first)
 
 
 # --- rows that this process holds ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -38,11 +39,11 @@ class Txn:
     meter: Meter = field(repr=False)
     _pinned: dict[str, PinnedTable] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def state(self) -> State:
         return self.held.state
 
-    @property
+    @cached_property
     def catalog(self) -> Catalog:
         return self.engine.catalog(self.state.schema)
 

@@ -78,12 +78,20 @@ Drain = Callable[[], tuple[int, int, int]]
 class Section:
     """A stretch of one operation whose requests another component counts. ``drain`` may be set late, once there is one."""
 
-    __slots__ = ("drain", "exactly", "request_class")
+    __slots__ = ("_meter", "drain", "exactly", "request_class")
 
-    def __init__(self, request_class: str, drain: Drain | None, exactly: int | None) -> None:
+    def __init__(self, meter: Meter, request_class: str, drain: Drain | None, exactly: int | None) -> None:
+        self._meter = meter
         self.request_class = request_class
         self.drain = drain
         self.exactly = exactly
+
+    def __enter__(self) -> Section:
+        self._meter._begin(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._meter._end(self)
 
 
 _watched: ContextVar[list[Meter] | None] = ContextVar("omnigraph-meters", default=None)
@@ -123,32 +131,32 @@ class Meter:
             self._bytes_read += bytes_read
             self._bytes_written += bytes_written
 
-    @contextlib.contextmanager
-    def section(self, request_class: str, drain: Drain | None, exactly: int | None = None) -> Iterator[Section]:
+    def section(self, request_class: str, drain: Drain | None, exactly: int | None = None) -> Section:
         """Requests that a counter sees while this lasts belong to the class.
 
         Sections of one operation may overlap and share a counter: nothing is counted twice. Where their classes differ,
         one that knows its number (``exactly``) takes it, and the rest is the other's; between two that do not know, what
         is seen goes to the one that ends next.
         """
-        section = Section(request_class, drain, exactly)
+        return Section(self, request_class, drain, exactly)
+
+    def _begin(self, section: Section) -> None:
         with self._lock:
             if self._open:
                 self._settle(None)
-            elif drain is not None:
-                drain()  # what came before belongs to no section; beside other sections it is theirs
-            if exactly is not None:
-                self._by_class[request_class] += exactly
-                self._owed += exactly
+            elif section.drain is not None:
+                section.drain()  # what came before belongs to no section; beside other sections it is theirs
+            if section.exactly is not None:
+                self._by_class[section.request_class] += section.exactly
+                self._owed += section.exactly
             self._open.append(section)
-        try:
-            yield section
-        finally:
-            with self._lock:
-                self._settle(section)
-                self._open.remove(section)
-                if not self._open:
-                    self._owed, self._last = 0, None
+
+    def _end(self, section: Section) -> None:
+        with self._lock:
+            self._settle(section)
+            self._open.remove(section)
+            if not self._open:
+                self._owed, self._last = 0, None
 
     def _settle(self, leaving: Section | None) -> None:
         """Give out what the counters have seen since the last look."""

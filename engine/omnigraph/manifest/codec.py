@@ -94,6 +94,11 @@ def history_row(row: r.HistoryRow) -> r.RawRow:
     return _once(row, _history_row)
 
 
+def history_rows(rows: Iterable[r.HistoryRow]) -> list[r.RawRow]:
+    """The same for many, most of which have been encoded."""
+    return [vars(row).get(_ENCODED) or history_row(row) for row in rows]
+
+
 def _history_row(row: r.HistoryRow) -> r.RawRow:
     if isinstance(row, r.AbortRow):
         abort = {"plan": row.plan, "actor": row.actor, "base": row.base, "created_at_us": row.created_at_us}
@@ -460,8 +465,8 @@ _CELLS = attrgetter(*r.ARROW_SCHEMA.names)
 
 def schema_for(rows: Iterable[r.RawRow]) -> pa.Schema:
     """The columns of a version, and how Lance compresses the fragments that are written on it. Every reader reads both."""
-    long = any(len(row.metadata or "") > r.LONG_CHARS for row in rows)
-    return r.COMPRESSED_SCHEMA if long else r.ARROW_SCHEMA
+    longest = max([len(row.metadata or "") for row in rows], default=0)
+    return r.COMPRESSED_SCHEMA if longest > r.LONG_CHARS else r.ARROW_SCHEMA
 
 
 def to_arrow(rows: Iterable[r.RawRow], schema: pa.Schema = r.ARROW_SCHEMA) -> pa.Table:

@@ -52,8 +52,8 @@ def base_rows(state: State) -> list[r.RawRow]:
 def current_rows(state: State) -> list[r.RawRow]:
     return [
         codec.head_row(state.head),
-        *(codec.pin_row(pin) for pin in state.moved),
-        *(codec.history_row(row) for row in state.tail),
+        *map(codec.pin_row, state.moved),
+        *codec.history_rows(state.tail),
         *state.foreign.current,
     ]
 
@@ -64,7 +64,7 @@ def single_rows(state: State) -> list[r.RawRow]:
         codec.head_row(state.head),
         *schema_rows(state),
         *(codec.pin_row(pin) for pin in state.tables.values()),
-        *(codec.history_row(row) for row in state.tail),
+        *codec.history_rows(state.tail),
         *state.foreign.current,
     ]
 

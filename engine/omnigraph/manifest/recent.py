@@ -9,7 +9,8 @@ import base64
 import binascii
 import sys
 from array import array
-from collections.abc import Collection, Iterable, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -57,14 +58,20 @@ def extended(recent: Recent | None, staged: Mapping[int, Collection[str]]) -> Re
     A fragment with more than 64 rows, and one beyond 1,024 keys, is left out: it has to be read.
     """
     fragments = set(recent.fragments) if recent is not None else set()
-    hashes = set(_hashes(recent.keys)) if recent is not None else set()
+    hashes = _hashes(recent.keys if recent is not None else b"")
     for fragment in sorted(staged):
         ids = staged[fragment]
-        added = hashes | {_hash(one) for one in ids}
-        if len(ids) <= FRAGMENT_ROWS_MAX and len(added) <= KEYS_MAX:
+        added = {found for one in ids if not _holds(hashes, found := _hash(one))}
+        if len(ids) <= FRAGMENT_ROWS_MAX and len(hashes) + len(added) <= KEYS_MAX:
             fragments.add(fragment)
-            hashes = added
-    return _recent(fragments, hashes)
+            for one in added:
+                insort(hashes, one)  # in its place: most keys were there before
+    return Recent(tuple(sorted(fragments)), _little(hashes).tobytes()) if fragments else None
+
+
+def _holds(hashes: array[int], wanted: int) -> bool:
+    at = bisect_left(hashes, wanted)
+    return at < len(hashes) and hashes[at] == wanted
 
 
 def without(recent: Recent | None, indexed: Collection[int]) -> Recent | None:
@@ -72,8 +79,8 @@ def without(recent: Recent | None, indexed: Collection[int]) -> Recent | None:
 
     Which hashes belong to which fragment is not stored, so those of a covered fragment stay until all are covered.
     """
-    if recent is None:
-        return None
+    if recent is None or not indexed:
+        return recent
     left = tuple(one for one in recent.fragments if one not in indexed)
     return Recent(left, recent.keys) if left else None
 
@@ -118,13 +125,6 @@ def from_json(body: object) -> Recent | None:
     if any(a >= b for a, b in pairwise(hashes)):
         raise ValueError("the keys of recent do not rise")
     return found
-
-
-def _recent(fragments: Iterable[int], hashes: Iterable[int]) -> Recent | None:
-    listed = tuple(sorted(fragments))
-    if not listed:
-        return None
-    return Recent(listed, _little(array("Q", sorted(hashes))).tobytes())
 
 
 def _hash(row_id: str) -> int:

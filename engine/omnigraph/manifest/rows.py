@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -133,7 +134,7 @@ class Pin:
         """What "the same pin" means: table identity, ref, version."""
         return (self.identity, self.ref, self.version)
 
-    @property
+    @cached_property
     def registration(self) -> tuple[str, str, int, str, str]:
         """What the ``table`` row says: everything that a swap of data leaves alone."""
         return (self.key, self.identity, self.incarnation, self.type_id, self.location)
@@ -242,7 +243,7 @@ class CommitRow:
     seq: int = 0
     version: int = 0
 
-    @property
+    @cached_property
     def object_id(self) -> str:
         return self.commit_id
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from omnigraph.core.errors import LimitExceeded, NotFound
 from omnigraph.manifest import recent
@@ -45,7 +46,7 @@ class State:
     foreign: Foreign = field(default=Foreign(), repr=False)
     base: Mapping[str, r.Pin] | None = field(default=None, repr=False)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         return self.head.identity
 
@@ -53,7 +54,7 @@ class State:
     def last_seq(self) -> int:
         return self.tail[-1].seq if self.tail else 0
 
-    @property
+    @cached_property
     def moved(self) -> tuple[r.Pin, ...]:
         """The pins that the current fragment holds: those that differ from base."""
         if self.base is None:

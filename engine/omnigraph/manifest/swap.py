@@ -10,6 +10,7 @@ import contextvars
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from omnigraph.core.collector import collector_paused
@@ -36,7 +37,7 @@ class Held:
     state: State
     handle: Any  # a Lance handle; only table/ looks inside
 
-    @property
+    @cached_property
     def version(self) -> int:
         return self.state.version
 
@@ -168,7 +169,7 @@ class Manifest:
         before = held.state
         after, archived = fold(before, change)
         listed: list[list[r.RawRow] | None] = [
-            [codec.history_row(row) for row in archived] or None,
+            codec.history_rows(archived) or None,
             fragments.schema_rows(after) if before.base is None or schema_moved(before, after) else None,
             fragments.base_rows(after) if after.base is not before.base else None,
         ]
@@ -230,7 +231,7 @@ class Manifest:
             listed.append(kept)
             named |= {file: part.digest if isinstance(part, Part) else known[file] for file in kept.files}
         ref = self.ref(held.state.ref)
-        columns = codec.schema_for(map(codec.history_row, after.tail))
+        columns = codec.schema_for(codec.history_rows(after.tail))
         handle = strict.swap(
             self._tables,
             ref,

@@ -182,7 +182,7 @@ class NodeType(Shown):
     annotations: tuple[Annotation, ...] = ()
     also: tuple[str, ...] = ()  # as of a property
 
-    @property
+    @cached_property
     def table_key(self) -> str:
         return f"node:{self.name}"
 
@@ -191,12 +191,12 @@ class NodeType(Shown):
         """As of a property."""
         return (self.type_id, *self.also) if self.type_id else self.also
 
-    @property
+    @cached_property
     def stub(self) -> str | None:
         """The property that marks a row as a stand-in for one that is not loaded yet, if the type allows stand-ins."""
         return next((a.value for a in self.annotations if a.name == "stub"), None)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Physical columns in order."""
         return NODE_COLUMNS + tuple(p.name for p in self.properties)
@@ -230,7 +230,7 @@ class EdgeType(Shown):
     annotations: tuple[Annotation, ...] = ()
     also: tuple[str, ...] = ()  # as of a property
 
-    @property
+    @cached_property
     def table_key(self) -> str:
         return f"edge:{self.name}"
 
@@ -239,7 +239,7 @@ class EdgeType(Shown):
         """As of a property."""
         return (self.type_id, *self.also) if self.type_id else self.also
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Physical columns in order."""
         return EDGE_COLUMNS + tuple(p.name for p in self.properties)

@@ -61,6 +61,6 @@ def _fault(key: str) -> str | None:
             return "has an empty part or dots for one"
         if len(segment.encode()) > SEGMENT_BYTES_MAX:
             return f"has a part longer than {SEGMENT_BYTES_MAX} bytes"
-        if is_temporary_name(segment):
+        if _TEMPORARY.search(segment):
             return "has the name of a temporary file"
     return None

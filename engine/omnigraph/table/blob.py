@@ -31,7 +31,12 @@ def is_blob(field: pa.Field[Any]) -> bool:
 
 
 def blob_columns(schema: pa.Schema) -> list[str]:
-    return [field.name for field in schema if is_blob(field)]
+    # Only what is an extension or carries a mark can be one, and most fields are neither.
+    return [
+        field.name
+        for field in schema
+        if (field.metadata is not None or isinstance(field.type, pa.BaseExtensionType)) and is_blob(field)
+    ]
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:

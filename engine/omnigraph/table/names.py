@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 V2_MANIFEST_MAX: Final = (1 << 64) - 1
@@ -16,6 +17,6 @@ class TableRef:
     location: str
     ref: str | None = None
 
-    @property
+    @cached_property
     def relative(self) -> str:
         return self.location if self.ref is None else f"{self.location}/tree/{self.ref}"

@@ -43,6 +43,8 @@ def expected_numbers(handle: LanceDataset, new: Sequence[FragmentMetadata]) -> t
 
 def are_numbered(landed: LanceDataset, new: Sequence[FragmentMetadata], numbers: Sequence[int]) -> bool:
     """Whether these fragments have these numbers: told by their data files."""
+    if not new and not numbers:
+        return True
     found = [landed.get_fragment(number) for number in numbers]
     return len(new) == len(numbers) and all(
         one is not None and _files(one.metadata) == _files(given) for one, given in zip(found, new, strict=True)

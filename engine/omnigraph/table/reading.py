@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from omnigraph.core.errors import OmnigraphError
@@ -33,16 +34,13 @@ def counter(handle: LanceDataset) -> Drain:
     return drain
 
 
-@contextlib.contextmanager
 def metered(
     handle: LanceDataset, meter: Meter | None, request_class: str, exactly: int | None = None
-) -> Iterator[None]:
+) -> AbstractContextManager[object]:
     """Around calls on one handle: their requests go to ``meter``. ``exactly``: how many there are, where that is known."""
     if meter is None:
-        yield
-        return
-    with meter.section(request_class, counter(handle), exactly):
-        yield
+        return contextlib.nullcontext()
+    return meter.section(request_class, counter(handle), exactly)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import wait
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from omnigraph.commit.builder import Planned
@@ -60,7 +61,7 @@ class Sending:
     files: StagedFiles
     meter: Meter
 
-    @property
+    @cached_property
     def plan(self) -> PublishPlan:
         return self.planned.plan
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from omnigraph.commit.builder import Planned
@@ -144,11 +145,11 @@ class _Attempt:
     planned: Planned
     arming: Arming
 
-    @property
+    @cached_property
     def plan(self) -> PublishPlan:
         return self.planned.plan
 
-    @property
+    @cached_property
     def meter(self) -> Meter:
         return self.txn.meter
 
