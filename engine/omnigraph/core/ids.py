@@ -7,6 +7,7 @@ is turned back. Between processes they only tend to: no decision may lean on tha
 from __future__ import annotations
 
 import os
+import re
 import threading
 import uuid
 import weakref
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 ULID_CHARS: Final = 26
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ALPHABET_SET: Final = frozenset(_ALPHABET)
+_ULID: Final = re.compile(f"[0-7][{_ALPHABET}]{{{ULID_CHARS - 1}}}")
 _RANDOM_BITS: Final = 80
 _TIME_MS_MAX: Final = (1 << 48) - 1
 # A fresh random part leaves the top bit free, so that counting up from it practically never reaches the end.
@@ -105,7 +107,7 @@ def _fresh() -> int:
 
 def is_ulid(text: str) -> bool:
     """Whether ``text`` is a ULID as this module writes them (upper case, 128 bits)."""
-    return len(text) == ULID_CHARS and text[0] <= "7" and _ALPHABET_SET.issuperset(text)
+    return _ULID.fullmatch(text) is not None
 
 
 def is_ulid_prefix(text: str) -> bool:

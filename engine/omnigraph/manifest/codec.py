@@ -8,7 +8,7 @@ Every reader here raises ``ValueError`` or ``LookupError`` or ``TypeError``; the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from omnigraph.manifest import rows as r
 
 _ENCODED = "_encoded"
 _PLAIN = "_plain"
+_PIN = "_pin"
 _T = TypeVar("_T")
 
 BASES_MAX = 16
@@ -198,11 +199,41 @@ _PLAIN_PIN = re.compile(
     rf'{{"bases":\[\],"bytes":{_PLAIN_COUNT},"deleted_rows":{_PLAIN_COUNT},"fragments":{_PLAIN_COUNT},'
     rf'"identity":{_PLAIN_TEXT},"owner":{_PLAIN_TEXT},"recent":null,"unindexed_fragments":{_PLAIN_COUNT}}}'
 )
+# One match a line, empty where it is not plain.
+_PLAIN_TABLES, _PLAIN_PINS = (re.compile(f"^(?:{one.pattern}|.*)$", re.M) for one in (_PLAIN_TABLE, _PLAIN_PIN))
+
+
+def identities(rows: Sequence[r.RawRow]) -> list[str]:
+    """``identity_of`` for rows of one kind, whose texts are taken apart in one go: a large graph has thousands."""
+    fresh = [row for row in rows if _PLAIN not in vars(row)]
+    if len(fresh) > 1:
+        tables = fresh[0].object_type == r.TABLE
+        found = (_PLAIN_TABLES if tables else _PLAIN_PINS).findall("\n".join([row.metadata or "" for row in fresh]))
+        if len(found) == len(fresh):  # else a text has a line break, and is not canonical
+            for row, groups in zip(fresh, found, strict=True):
+                vars(row)[_PLAIN] = () if not groups[0] else groups if tables else _identity_first(groups)
+    return [plain[0] if (plain := vars(row).get(_PLAIN)) else identity_of(row) for row in rows]
+
+
+def _identity_first(groups: tuple[str, ...]) -> tuple[str, ...]:
+    size, deleted, fragments, identity, owner, unindexed = groups
+    return (identity, size, deleted, fragments, owner, unindexed)
+
+
+def pin_of(registration: r.RawRow, version: r.RawRow) -> r.Pin:
+    """``parse_pin``, remembered with the row: those of schema and base are kept for many versions, and are thousands."""
+    known: tuple[r.RawRow, r.Pin] | None = vars(version).get(_PIN)
+    if known is None or known[0] is not registration:
+        plain = _plain_pin(registration, version)
+        known = vars(version)[_PIN] = (registration, plain or parse_pin(registration, version))
+    return known[1]
 
 
 def _plain_pin(registration: r.RawRow, version: r.RawRow) -> r.Pin | None:
     """What ``parse_pin`` returns, for two plain rows that agree; None for others, whatever is the matter with them."""
-    what, where = _plain(registration), _plain(version)
+    what, where = vars(registration).get(_PLAIN), vars(version).get(_PLAIN)
+    what = _plain(registration) if what is None else what
+    where = _plain(version) if where is None else where
     if len(what) != 3 or len(where) != 6:
         return None
     identity, incarnation, type_id = what
@@ -221,20 +252,25 @@ def _plain_pin(registration: r.RawRow, version: r.RawRow) -> r.Pin | None:
             return None
     if registration.table_branch is not None:
         return None
-    found = r.Pin(
-        key,
-        identity,
-        int(incarnation),
-        type_id,
-        location,
-        _ref(version.table_branch),
-        version.table_version,
-        version.row_count,
-        int(fragments),
-        int(size),
-        int(deleted),
-        int(unindexed),
+    found = r.Pin.__new__(
+        r.Pin
+    )  # what a frozen class does itself takes three times as long: it sets each field by a call
+    vars(found).update(
+        key=key,
+        identity=identity,
+        incarnation=int(incarnation),
+        type_id=type_id,
+        location=location,
+        ref=None if version.table_branch is None else _ref(version.table_branch),
+        version=version.table_version,
+        rows=version.row_count,
+        fragments=int(fragments),
+        bytes=int(size),
+        deleted_rows=int(deleted),
+        unindexed_fragments=int(unindexed),
         owner=owner,
+        bases=(),
+        recent=None,
     )
     vars(found)[_ENCODED] = version
     return found
@@ -250,8 +286,7 @@ def _plain(row: r.RawRow) -> tuple[str, ...]:
         elif row.object_type == r.TABLE:
             found = match.groups()
         else:
-            size, deleted, fragments, identity, owner, unindexed = match.groups()
-            found = (identity, size, deleted, fragments, owner, unindexed)
+            found = _identity_first(match.groups())
         vars(row)[_PLAIN] = found  # asked for twice: which table it is, and what of it
     return found
 
@@ -470,11 +505,20 @@ def schema_for(rows: Iterable[r.RawRow]) -> pa.Schema:
 
 
 def to_arrow(rows: Iterable[r.RawRow], schema: pa.Schema = r.ARROW_SCHEMA) -> pa.Table:
-    columns = zip(*map(_CELLS, rows), strict=True)
-    arrays = [pa.array(cells, field.type) for cells, field in zip(columns, schema, strict=True)]
+    listed = zip(*map(_CELLS, rows), strict=True)
+    arrays = [pa.array(cells, field.type) for cells, field in zip(listed, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def from_arrow(table: pa.Table) -> list[r.RawRow]:
-    columns = (table.column(name).to_pylist() for name in r.ARROW_SCHEMA.names)
-    return list(map(r.RawRow, *columns))
+    return from_columns(columns(table))
+
+
+def columns(table: pa.Table) -> list[list[Any]]:
+    """The cells of each column, in the order of the format."""
+    found = [table.column(name) for name in r.ARROW_SCHEMA.names]
+    return [one.to_pylist() if one.null_count < len(one) else [None] * len(one) for one in found]
+
+
+def from_columns(cells: Sequence[Sequence[Any]]) -> list[r.RawRow]:
+    return list(map(r.RawRow, *cells))

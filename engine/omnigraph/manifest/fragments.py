@@ -7,6 +7,7 @@ one fragment. A fragment with rows of a known kind that belongs elsewhere is ref
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
@@ -24,6 +25,7 @@ _HOLDS: Final = {
     "archive": frozenset(r.HISTORY),
 }
 _KNOWN: Final = frozenset().union(*_HOLDS.values())
+_KIND: Final = attrgetter("object_type")
 
 
 def archives(fragments: int) -> int:
@@ -169,33 +171,32 @@ def _state(
 
 def _sorted_out(name: str, rows: Iterable[r.RawRow]) -> _Rows:
     found: _Rows = {}
-    for row in rows:
-        if row.object_type in _KNOWN and row.object_type not in _HOLDS[name]:
-            raise ValueError(f"the {name} fragment holds {row.object_type} {row.object_id[:80]!r}")
-        found.setdefault(row.object_type, []).append(row)
+    for kind, together in groupby(rows, _KIND):
+        found.setdefault(kind, []).extend(together)
+    for kind in found.keys() & _KNOWN - _HOLDS[name]:
+        raise ValueError(f"the {name} fragment holds {kind} {found[kind][0].object_id[:80]!r}")
     return found
 
 
 def _registered(schema: _Rows) -> dict[str, r.RawRow]:
     """The ``table`` rows by identity."""
     rows = schema.get(r.TABLE, [])
-    by_identity = {codec.identity_of(row): row for row in rows}
+    by_identity = dict(zip(codec.identities(rows), rows, strict=True))
     if len(by_identity) != len(rows) or len({row.table_key for row in rows}) != len(rows):
         raise ValueError("two registrations have one key or one identity")
     return by_identity
 
 
-def _pins(registered: dict[str, r.RawRow], rows: Iterable[r.RawRow]) -> Iterable[r.Pin]:
+def _pins(registered: dict[str, r.RawRow], rows: Sequence[r.RawRow]) -> Iterable[r.Pin]:
     seen: set[str] = set()
-    for row in rows:
-        identity = codec.identity_of(row)
+    for identity, row in zip(codec.identities(rows), rows, strict=True):
         registration = registered.get(identity)
         if registration is None or registration.table_key != row.table_key:
             raise ValueError(f"the pin of {row.table_key!r} is of table {identity!r}, which is not registered under it")
         if identity in seen:
             raise ValueError(f"two pins of table {row.table_key!r}")
         seen.add(identity)
-        yield codec.parse_pin(registration, row)
+        yield codec.pin_of(registration, row)
 
 
 def _rest(by_type: _Rows) -> tuple[r.RawRow, ...]:

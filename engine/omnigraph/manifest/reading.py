@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from itertools import accumulate, pairwise
 from typing import Any
 
 from omnigraph.core.collector import collector_paused
@@ -26,14 +27,16 @@ def read(handle: Any, first: int, end: int, meter: Meter | None = None) -> list[
     for _ in range(_ATTEMPTS):
         found = strict.read_fragments(handle, first, end, meter)
         with collector_paused():
-            rows = codec.from_arrow(found)
-            parts, start = [], 0
-            for size in sizes:
-                parts.append(rows[start : start + size])
-                start += size
-            wrong = [file for file, part in zip(files, parts, strict=True) if digests.digest(part) != expected[file]]
-        if not wrong and start == len(rows):
-            return parts
+            columns = codec.columns(found)
+            cuts = [0, *accumulate(sizes)]
+            parts = [[column[start:end] for column in columns] for start, end in pairwise(cuts)]
+            wrong = [
+                file
+                for file, part in zip(files, parts, strict=True)
+                if digests.digest_of_columns(part) != expected[file]
+            ]
+            if not wrong and cuts[-1] == found.num_rows:
+                return [codec.from_columns(part) for part in parts]
     raise Corruption(
         f"the rows in data/{wrong[0] if wrong else files[0]} of __manifest are not those that were written",
         hint="keep the files, look at the store, and run `omnigraph verify --deep`",

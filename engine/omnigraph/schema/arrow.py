@@ -35,6 +35,9 @@ _SCALARS: dict[ScalarKind, pa.DataType] = {
 }
 
 
+_MADE = "_arrow_schema"
+
+
 def arrow_type(prop_type: PropType) -> pa.DataType:
     """Nullability is the field's; the elements of lists and vectors are nullable."""
     if prop_type.scalar is ScalarKind.VECTOR:
@@ -53,6 +56,13 @@ def property_field(prop: Property) -> pa.Field[Any]:
 
 def table_schema(declared: TableType) -> pa.Schema:
     """Columns of the type's table, with the identities of the type and its properties as metadata."""
+    found: pa.Schema | None = vars(declared).get(_MADE)
+    if found is None:
+        found = vars(declared)[_MADE] = _made(declared)  # no field: a changed copy of the type does not take it along
+    return found
+
+
+def _made(declared: TableType) -> pa.Schema:
     fields = [pa.field("id", pa.utf8(), nullable=False, metadata=PRIMARY_KEY)]
     if isinstance(declared, EdgeType):
         fields += [pa.field("src", pa.utf8(), nullable=False), pa.field("dst", pa.utf8(), nullable=False)]

@@ -84,3 +84,30 @@ def test_a_damaged_pin_is_refused_or_read_as_parsing_it_would(made: r.Pin) -> No
 def test_plain_pins_are_the_ones_that_are_not_parsed() -> None:
     plain = [name for name, made in PINS.items() if codec._plain_pin(codec.table_row(made), codec.pin_row(made))]
     assert plain == ["plain", "on main", "a name in another script"]
+
+
+@pytest.mark.parametrize("kind", [codec.table_row, codec.pin_row])
+def test_texts_that_are_taken_apart_together_say_what_each_says_alone(kind: Any) -> None:
+    def alone(row: r.RawRow, _: r.RawRow) -> str:
+        return codec.identity_of(replace(row))
+
+    first = kind(PLAIN)
+    rows = [replace(row) for made in PINS.values() for row in [kind(made), *damaged(kind(made))]]
+    rows = [row for row in rows if row.object_type == first.object_type]
+    readable = [row for row in rows if outcome(alone, row, row) != "refused"]
+    lines = [row for row in readable if "\n" not in (row.metadata or "")]
+    for some in (readable, lines):
+        assert codec.identities([replace(row) for row in some]) == [codec.identity_of(replace(row)) for row in some]
+    for row in rows:
+        if row not in readable:
+            assert outcome(lambda *pair: codec.identities(pair), replace(first), replace(row)) == "refused"
+
+
+@pytest.mark.parametrize("made", PINS.values(), ids=PINS)
+def test_a_pin_that_was_read_before_is_the_same_one_and_only_under_its_registration(made: r.Pin) -> None:
+    registration, version = codec.table_row(made), replace(codec.pin_row(made))
+    first = codec.pin_of(registration, version)
+    assert first == made and vars(first).keys() >= {field.name for field in fields(r.Pin)}
+    assert codec.pin_of(registration, version) is first
+    other = replace(registration, location="nodes/Else")
+    assert outcome(codec.pin_of, other, version) == replace(made, location="nodes/Else")

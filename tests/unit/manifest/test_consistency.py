@@ -148,7 +148,20 @@ DAMAGED = {
 
 @pytest.mark.parametrize("state", DAMAGED.values(), ids=DAMAGED.keys())
 def test_a_fact_that_stands_twice_or_has_a_shape_is_held_against_it(state: State) -> None:
-    assert list(contradictions(state))
+    found = list(contradictions(state))
+    assert found
+    assert list(contradictions(state)) == found, "it is found again when the same values are looked at again"
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [{"location": "x"}, {"identity": "x"}, {"owner": "x"}, {"version": 0}, {"incarnation": 0}, {"bases": bases(1, 3)}],
+    ids=str,
+)
+def test_a_pin_is_looked_at_although_the_one_before_was_sound(fact: dict[str, Any]) -> None:
+    first, last = MAIN_STATE.tables["node:T0"], MAIN_STATE.tables["node:T1"]
+    sound, other = replace(first), replace(last, **fact)
+    assert list(contradictions(replace(MAIN_STATE, tables={"node:T0": sound, "node:T1": other})))
 
 
 def test_a_parent_with_any_bit_flipped_is_found() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -123,7 +124,7 @@ class TypeChange:
     unnamed: Unnamed | None = None
     completed: bool = False
 
-    @property
+    @cached_property
     def table_key(self) -> str:
         return self.type.table_key
 

@@ -173,12 +173,14 @@ def null_rows(column: pa.Array[Any]) -> RowIndex:
 def _missing(raw: RawRows, wording: Wording) -> list[Finding]:
     """Required properties and endpoints without a value. A cell that was refused is null too and not named twice."""
     findings = []
-    unnamed = raw.unnamed
+    unnamed, stub = raw.unnamed, raw.stub
     for prop in raw.type.properties:
         left_out = unnamed.get(prop.name)
-        if prop.type.nullable or left_out is True or prop.name == raw.stub:
+        if prop.type.nullable or left_out is True or prop.name == stub:
             continue
         column = raw.columns.get(prop.name)
+        if column is not None and column.null_count == 0:
+            continue
         rows = np.arange(raw.count, dtype=np.int64) if column is None else null_rows(column)
         if not isinstance(left_out, bool | None):
             rows = rows[~left_out[rows]]
@@ -186,6 +188,8 @@ def _missing(raw: RawRows, wording: Wording) -> list[Finding]:
         if len(rows):
             findings.append(Finding(rows, _required(wording, prop.name, str(prop.type))))
     for column_name, member in ENDS.items() if isinstance(raw.type, EdgeType) else ():
+        if raw.ends[column_name].null_count == 0:
+            continue
         rows = _not_named(null_rows(raw.ends[column_name]), member, raw.findings)
         if len(rows):
             findings.append(Finding(rows, _endless(wording, member)))
@@ -289,7 +293,7 @@ def _refuse_long_ids(findings: Sequence[Finding], limits: Limits) -> None:
 
 
 def _assemble(raw: RawRows, ids: pa.Array[Any]) -> pa.RecordBatch:
-    schema = table_schema(raw.type)
+    schema, stub = table_schema(raw.type), raw.stub
     made: Mapping[str, pa.Array[Any]] = {"id": ids, **raw.ends}
     columns = []
     for wanted in schema:
@@ -297,5 +301,5 @@ def _assemble(raw: RawRows, ids: pa.Array[Any]) -> pa.RecordBatch:
         if column is None:
             column = raw.columns.get(wanted.name)
         column = pa.nulls(raw.count, wanted.type) if column is None else column
-        columns.append(pc.fill_null(column, False) if wanted.name == raw.stub else column)
+        columns.append(pc.fill_null(column, False) if wanted.name == stub else column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
