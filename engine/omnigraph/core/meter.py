@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from omnigraph.core.shown import Shown
 
@@ -71,12 +71,27 @@ def _sum_classes(parts: Iterable[dict[str, int]]) -> dict[str, int]:
     return {name: total[name] for name in REQUEST_CLASSES if total.get(name)}
 
 
-Drain = Callable[[], tuple[int, int, int]]
-"""(requests, bytes read, bytes written) that a counter has seen since it was last asked."""
+class Seen(Protocol):
+    """What a counter has seen, as Lance says it."""
+
+    @property
+    def read_iops(self) -> int: ...
+    @property
+    def write_iops(self) -> int: ...
+    @property
+    def read_bytes(self) -> int: ...
+    @property
+    def written_bytes(self) -> int: ...
+
+
+Drain = Callable[[], Seen]
+"""What a counter has seen since it was last asked. A ``RuntimeError`` says that it cannot be asked now (Lance lends out a
+handle that it changes to no second caller): it is asked again by the next section that shares it."""
 
 
 class Section:
-    """A stretch of one operation whose requests another component counts. ``drain`` may be set late, once there is one."""
+    """A stretch of one operation whose requests another component counts, entered once. ``drain`` may be set late, once there
+    is one."""
 
     __slots__ = ("_meter", "drain", "exactly", "request_class")
 
@@ -87,11 +102,26 @@ class Section:
         self.exactly = exactly
 
     def __enter__(self) -> Section:
-        self._meter._begin(self)
+        meter = self._meter
+        with meter._lock:
+            if meter._open:
+                meter._settle(None)
+            elif self.drain is not None:
+                with contextlib.suppress(RuntimeError):
+                    self.drain()  # what came before belongs to no section; beside other sections it is theirs
+            if self.exactly is not None:
+                meter._by_class[self.request_class] += self.exactly
+                meter._owed += self.exactly
+            meter._open.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._meter._end(self)
+        meter = self._meter
+        with meter._lock:
+            meter._settle(self)
+            meter._open.remove(self)
+            if not meter._open:
+                meter._owed, meter._last = 0, None
 
 
 _watched: ContextVar[list[Meter] | None] = ContextVar("omnigraph-meters", default=None)
@@ -140,33 +170,18 @@ class Meter:
         """
         return Section(self, request_class, drain, exactly)
 
-    def _begin(self, section: Section) -> None:
-        with self._lock:
-            if self._open:
-                self._settle(None)
-            elif section.drain is not None:
-                section.drain()  # what came before belongs to no section; beside other sections it is theirs
-            if section.exactly is not None:
-                self._by_class[section.request_class] += section.exactly
-                self._owed += section.exactly
-            self._open.append(section)
-
-    def _end(self, section: Section) -> None:
-        with self._lock:
-            self._settle(section)
-            self._open.remove(section)
-            if not self._open:
-                self._owed, self._last = 0, None
-
     def _settle(self, leaving: Section | None) -> None:
         """Give out what the counters have seen since the last look."""
         requests = 0
         for section in self._open:
             if section.drain is not None:
-                seen, read, written = section.drain()
-                requests += seen
-                self._bytes_read += read
-                self._bytes_written += written
+                try:
+                    seen = section.drain()
+                except RuntimeError:
+                    continue
+                requests += seen.read_iops + seen.write_iops
+                self._bytes_read += seen.read_bytes
+                self._bytes_written += seen.written_bytes
         paid = min(self._owed, requests)
         self._owed -= paid
         unsure = [section.request_class for section in self._open if section.exactly is None]

@@ -28,7 +28,6 @@ from omnigraph.table.moved import check_place
 from omnigraph.table.names import V2_MANIFEST_MAX as V2_MANIFEST_MAX
 from omnigraph.table.names import TableRef as TableRef
 from omnigraph.table.new_file_checks import write_files
-from omnigraph.table.reading import counter
 from omnigraph.table.reading import metered as metered
 from omnigraph.table.row_stream import drawing
 from omnigraph.table.torn import not_whole, torn_version
@@ -167,9 +166,9 @@ class Tables:
         # Counted by the client that all handles share, so that any other one tells what came before.
         with self._lock:
             other = next(reversed(self._handles.values()), None)
-        with meter.section(cls, None if other is None else counter(other)) as section:
+        with meter.section(cls, None if other is None else other.io_stats_incremental) as section:
             handle = call()
-            section.drain = counter(handle)
+            section.drain = handle.io_stats_incremental
             return handle
 
     def remember(self, ref: TableRef, handle: LanceDataset) -> LanceDataset:

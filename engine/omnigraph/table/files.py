@@ -7,6 +7,7 @@ version's own manifest names. Paths are relative to the folder of the dataset (`
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 _TRANSACTION_FILE = 12  # number of the field in Lance's table format
+_TRANSACTION_NAME = re.compile(rb"[0-9]+-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.txn")
 _VARINT, _EIGHT_BYTES, _COUNTED, _FOUR_BYTES = 0, 1, 2, 5
 _DETACHED = 1 << 63
 
@@ -47,7 +49,12 @@ def transaction_file(handle: LanceDataset, stored: bytes, uuid: str) -> str | No
 
 
 def _named_transaction(handle: LanceDataset) -> str | None:
-    name = _text_field(handle._ds.serialized_manifest(), _TRANSACTION_FILE)
+    manifest = handle._ds.serialized_manifest()
+    # In most the name is seen at a glance: there is one such text, and it stands in such a field.
+    seen = set(_TRANSACTION_NAME.findall(manifest))
+    if len(seen) == 1 and _tagged(_TRANSACTION_FILE, name := seen.pop().decode()) in manifest:
+        return f"_transactions/{name}"
+    name = _text_field(manifest, _TRANSACTION_FILE) or ""
     return f"_transactions/{name}" if name else None
 
 

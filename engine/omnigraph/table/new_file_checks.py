@@ -37,10 +37,10 @@ _HINT = "free space on the disk, or see whether it is sound, then repeat: nothin
 def write_files(data: Any, to: LanceDataset | str, *, mode: str = "append", **options: Any) -> list[FragmentMetadata]:
     """New fragments with these rows (an Arrow table or reader). ``to``: a table, or the path of one that is made by it."""
     uri = to if isinstance(to, str) else to.uri
-    folder = _local(uri)
-    blobs = _BlobBytes(data.schema) if folder is not None else None
+    folder, columns = _local(uri), blob_columns(data.schema)
+    blobs = _BlobBytes(columns) if folder is not None and columns else None
     rows = data if blobs is None else blobs.counted(data)
-    with noticed():
+    with noticed() if columns else contextlib.nullcontext():
         fragments: list[FragmentMetadata] = write_fragments(rows, to, mode=mode, **options)
     check_fragments(uri, fragments)
     if folder is not None and blobs is not None:
@@ -134,20 +134,20 @@ def _problems(folder: str, fragments: Iterable[FragmentMetadata]) -> Iterator[tu
         for file in fragment.files:
             if file.base_id is None:
                 path = f"{folder}/data/{data_file_name(file)}"
-                yield from _told(path, _short(path, file.file_size_bytes))
-        yield from _deletion_problems(folder, fragment)
+                problem = _short(path, file.file_size_bytes)
+                if problem is not None:
+                    yield path, problem
+        if fragment.deletion_file is not None:
+            yield from _deletion_problems(folder, fragment)
 
 
 def _deletion_problems(folder: str, fragment: FragmentMetadata) -> Iterator[tuple[str, str]]:
     deletion = fragment.deletion_file
     if deletion is not None and deletion.base_id is None:
         path = f"{folder}/{deletion.path(fragment.id)}"
-        yield from _told(path, _bad_deletions(path, deletion))
-
-
-def _told(path: str, problem: str | None) -> Iterator[tuple[str, str]]:
-    if problem is not None:
-        yield path, problem
+        problem = _bad_deletions(path, deletion)
+        if problem is not None:
+            yield path, problem
 
 
 def _short(path: str, wanted: int | None) -> str | None:
@@ -220,14 +220,12 @@ def _rows_in_bitmap(data: bytes) -> int:
 class _BlobBytes:
     """How many bytes of blobs go into files beside a data file; that one does not say how long they are."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._columns = blob_columns(schema)
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = columns
         self._wanted = 0
 
     def counted(self, data: Any) -> Any:
         """The same rows, their large blobs counted as they are drawn."""
-        if not self._columns:
-            return data
         if isinstance(data, pa.Table):
             self._count(data)
             return data
@@ -245,8 +243,6 @@ class _BlobBytes:
             self._wanted += _large(pc.binary_length(blobs))
 
     def check(self, folder: str, fragments: Sequence[FragmentMetadata]) -> None:
-        if not self._columns:
-            return
         _check_beside(folder, fragments, self._wanted)
 
 

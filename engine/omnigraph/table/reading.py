@@ -12,26 +12,11 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from omnigraph.core.errors import OmnigraphError
-from omnigraph.core.meter import Drain, Meter
+from omnigraph.core.meter import Meter
 from omnigraph.table.errors import panics_raised, translate
 
 if TYPE_CHECKING:
     from lance import LanceDataset
-
-
-def counter(handle: LanceDataset) -> Drain:
-    """What the handle's store client has been asked since it was last drained. Never raises: a count is no reason for a
-    call to fail. What cannot be asked for now (Lance lends out a handle that it changes to no second caller) is counted by
-    the next section that drains the client."""
-
-    def drain() -> tuple[int, int, int]:
-        try:
-            seen = handle.io_stats_incremental()
-        except RuntimeError:
-            return 0, 0, 0
-        return seen.read_iops + seen.write_iops, seen.read_bytes, seen.written_bytes
-
-    return drain
 
 
 def metered(
@@ -40,7 +25,7 @@ def metered(
     """Around calls on one handle: their requests go to ``meter``. ``exactly``: how many there are, where that is known."""
     if meter is None:
         return contextlib.nullcontext()
-    return meter.section(request_class, counter(handle), exactly)
+    return meter.section(request_class, handle.io_stats_incremental, exactly)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import dataclass
 
 import pytest
 
@@ -61,6 +62,17 @@ def test_costs_add_and_inexactness_sticks() -> None:
 # --- sections: requests that a shared counter sees -----------------------------------------------------------------------
 
 
+@dataclass
+class Counted:
+    read_iops: int
+    write_iops: int = 0
+    written_bytes: int = 0
+
+    @property
+    def read_bytes(self) -> int:
+        return 10 * self.read_iops
+
+
 class Client:
     """A store client with one counter, as all handles of a graph share it."""
 
@@ -70,9 +82,9 @@ class Client:
     def send(self, n: int = 1) -> None:
         self.seen += n
 
-    def drain(self) -> tuple[int, int, int]:
+    def drain(self) -> Counted:
         seen, self.seen = self.seen, 0
-        return seen, 10 * seen, 0
+        return Counted(seen)
 
 
 def test_what_was_sent_before_a_section_is_not_counted() -> None:
@@ -118,3 +130,18 @@ def test_a_section_without_a_counter_yet_gets_one_late() -> None:
         client.send(2)
         section.drain = client.drain
     assert meter.snapshot().by_class == {"versions": 2}
+
+
+def test_a_counter_that_cannot_be_asked_now_is_asked_by_the_next_section() -> None:
+    meter, client = Meter(), Client()
+
+    def busy() -> Counted:
+        raise RuntimeError("Already mutably borrowed")
+
+    with meter.section("versions", client.drain):
+        with meter.section("data", busy):
+            client.send(2)
+        client.send(1)
+    with meter.section("data", busy):
+        pass
+    assert meter.snapshot().requests == 3
