@@ -31,6 +31,21 @@ def data_file_name(file: DataFile) -> str:
     return str(file._path)
 
 
+class _Named(DataFile):
+    """A data file that says its name as it is."""
+
+    @property
+    def path(self) -> str:
+        return data_file_name(self)
+
+
+def name_plainly(fragments: Iterable[FragmentMetadata]) -> None:
+    """Lance asks each file of a commit for its ``path``; those of the archive are many, and are named in every swap."""
+    for fragment in fragments:
+        for file in fragment.files:
+            file.__class__ = _Named
+
+
 def version_file(handle: LanceDataset) -> str:
     """The version file of the handle's version."""
     version = handle.version

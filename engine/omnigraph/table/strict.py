@@ -21,7 +21,7 @@ from omnigraph.core.errors import Corruption, OmnigraphError
 from omnigraph.core.meter import Meter
 from omnigraph.table.dataset import COMMIT_TIMEOUT, DATA_STORAGE_VERSION, TableRef, Tables, translated
 from omnigraph.table.errors import Fate, classify, panics_raised
-from omnigraph.table.files import data_file_name
+from omnigraph.table.files import data_file_name, name_plainly
 from omnigraph.table.new_file_checks import write_files
 from omnigraph.table.predicate import Compare, to_filter
 from omnigraph.table.reading import metered
@@ -152,6 +152,7 @@ def swap(
 ) -> LanceDataset:
     """Make version base + 1 of these fragments, in this order. The schema has the base's columns; its metadata may differ."""
     listed = [fragment for part in fragments for fragment in part.metadata]
+    name_plainly(listed)
     transaction = Transaction(handle.version, LanceOperation.Overwrite(schema, listed))
     transaction.uuid = uuid
     transaction.transaction_properties = dict(properties)
