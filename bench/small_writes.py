@@ -17,11 +17,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 import omnigraph as og
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { weight: F64? }\n"
 INSERT = "query add($a: String, $b: String) {\n  insert Knows { from: $a, to: $b, weight: 0.5 }\n}\n"
 PEOPLE = 100
+MANY_PEOPLE = 1_000_000  # of the kind "large"
 WARM = 30
 
 
@@ -30,11 +34,8 @@ def main() -> None:
     if os.environ.get("BENCH_SYNC"):
         _sync_swaps(root)
     with og.open(root) if os.environ.get("BENCH_SHARED") else og.init(root, SCHEMA) as graph:
-        people: list[dict[str, Any]] = [
-            {"type": "Person", "data": {"name": f"p{n}", "age": n % 90}} for n in range(PEOPLE)
-        ]
         if not os.environ.get("BENCH_SHARED"):
-            graph.load(people, mode="append")
+            graph.load({"Person": _people(_count(kind))}, mode="append")
         made = 0
         _round(graph, kind, threads, made, max(WARM, threads))
         made += max(WARM, threads)
@@ -44,14 +45,27 @@ def main() -> None:
             made += int(line)
 
 
+def _count(kind: str) -> int:
+    return int(os.environ.get("BENCH_PEOPLE", MANY_PEOPLE)) if kind == "large" else PEOPLE
+
+
+def _people(count: int) -> pa.Table:
+    numbers = pa.array(range(count), pa.int32())
+    names = pc.binary_join_element_wise("p", pc.cast(numbers, pa.string()), "")
+    return pa.table({"name": names, "age": pc.min_element_wise(numbers, pa.scalar(90, pa.int32()))})
+
+
 def _write(graph: og.Graph, kind: str, number: int) -> None:
-    a, b = f"p{number % PEOPLE}", f"p{number * 7 % PEOPLE}"
+    count = _count(kind)
+    a, b = f"p{number * 7919 % count}", f"p{number * 7 % count}"
     if kind == "mutate":
         graph.mutate(INSERT, params={"a": a, "b": b})
     elif kind == "node":
         graph.load([{"type": "Person", "data": {"name": f"q{number}", "age": number % 90}}], mode="merge")
     else:
-        graph.load([{"edge": "Knows", "from": a, "to": b, "data": {"weight": 0.5}}], mode=kind)
+        graph.load(
+            [{"edge": "Knows", "from": a, "to": b, "data": {"weight": 0.5}}], mode="append" if kind == "large" else kind
+        )
 
 
 def _round(graph: og.Graph, kind: str, threads: int, first: int, count: int) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def _sum_classes(parts: Iterable[dict[str, int]]) -> dict[str, int]:
     return {name: total[name] for name in REQUEST_CLASSES if total.get(name)}
 
 
-class Seen(Protocol):
+class Traffic(Protocol):
     """What a counter has seen, as Lance says it."""
 
     @property
@@ -84,7 +84,7 @@ class Seen(Protocol):
     def written_bytes(self) -> int: ...
 
 
-Drain = Callable[[], Seen]
+Drain = Callable[[], Traffic]
 """What a counter has seen since it was last asked. A ``RuntimeError`` says that it cannot be asked now (Lance lends out a
 handle that it changes to no second caller): it is asked again by the next section that shares it."""
 
