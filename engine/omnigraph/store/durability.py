@@ -46,7 +46,7 @@ def sync_paths(paths: Iterable[str], root: str, *, pool: Executor | None = None)
     files = dict.fromkeys(os.path.abspath(path) for path in paths)
     folders = dict.fromkeys(folder for path in files for folder in _folders_up_to(path, root))
     targets = [*files, *folders]
-    for target in targets:
+    for target in targets if _failed else ():
         _refuse_second_sync(target)
     if pool is None or len(targets) < 2:
         for target in targets:
@@ -101,7 +101,8 @@ def forget_failures(root: str) -> None:
 
 
 def _sync(path: str) -> None:
-    _refuse_second_sync(path)
+    if _failed:
+        _refuse_second_sync(path)
     with _remembered(path):
         failpoints.hit("store.sync", path=path)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -129,8 +130,6 @@ def _remembered(path: str) -> Iterator[None]:
 
 
 def _refuse_second_sync(path: str) -> None:
-    if not _failed:
-        return
     with _failed_lock:
         reason = next((why for failed, why in _failed.items() if _is_below(path, failed)), None)
     if reason is not None:
