@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 import sqlite3
 import statistics
 import threading
@@ -50,7 +51,8 @@ class Small(abc.ABC):
         with open(path, "a") as marks:
             marks.write("here\n")
 
-    def write_many(self, count: int, threads: int = 1) -> dict[str, Any]:
+    def write_many(self, count: int, threads: int = 1, limit_s: float = math.inf) -> dict[str, Any]:
+        """``limit_s``: no write begins after so many seconds."""
         took: list[float] = []
         failed: dict[str, int] = {}
         ahead = iter(range(count))
@@ -60,9 +62,9 @@ class Small(abc.ABC):
             while True:
                 with lock:
                     number = next(ahead, None)
-                if number is None:
-                    return
                 started, error = time.perf_counter(), None
+                if number is None or started - wall > limit_s:
+                    return
                 try:
                     self.write(f"p{number % PEOPLE}", f"p{number * 7 % PEOPLE}")
                 except Exception as found:  # noqa: BLE001 - what a neighbour raises is counted
@@ -79,7 +81,7 @@ class Small(abc.ABC):
         for one in running:
             one.join()
         return {
-            "commits": count - sum(failed.values()),
+            "commits": len(took) - sum(failed.values()),
             "failed": failed,
             "wall_s": time.perf_counter() - wall,
             "cpu_s": time.process_time() - cores,
