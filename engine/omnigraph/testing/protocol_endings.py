@@ -9,7 +9,7 @@ from typing import Any
 
 from omnigraph.commit.decide import Check, Decision, Undo
 from omnigraph.testing.explorer import State as Node
-from omnigraph.testing.protocol_world import RESTORE, UPKEEP, World, name_of
+from omnigraph.testing.protocol_world import CARRIED, RESTORE, UPKEEP, World, name_of
 
 
 class Endings(World):
@@ -60,20 +60,30 @@ class Endings(World):
         if decision is Decision.ROLL_FORWARD:
             if self._verdict(s[0], other, base) is Check.GO:
                 moved = tuple((u, base[u] + 1) for u in self._writes(other))
-                after = self._swapped(put(s, "look", ()), s[0], moved, other, "commit")
+                after = self._swapped(put(s, "look", ()), s[0], moved, other, "commit", base)
                 yield f"{who} publishes {name_of(other)} first", after
-        elif not self._end(other, s[0], base) and any(
+        elif self._end(other, s[0], base) in ("", CARRIED) and any(
             head > base[u] and not exact for u, (_, head, exact, _l) in zip(self._writes(other), tables, strict=True)
         ):
             yield f"{who}: {name_of(other)} can come to nothing", put(s, "undo", nothing)
 
-    def _abort_swap(self, s: Node, pid: int, held: Node, restored: Node, put: Any) -> Iterator[tuple[str, Node]]:
+    def _landed_elsewhere(self, pid: int, manifest: Node, base: Node) -> bool:
+        """Whether another plan has published all that this one was to publish."""
+        return False
+
+    def _leaves_record(self, s: Node, number: int) -> bool:
+        """Whether the plan of a writer is given up by a record even where a moved pin has ended it already."""
+        return False
+
+    def _abort_swap(
+        self, s: Node, pid: int, base: Node, held: Node, restored: Node, put: Any
+    ) -> Iterator[tuple[str, Node]]:
         who = name_of(pid)
         if not held[0] and self.rules.strict:
             yield f"{who}: the abort lost its swap", put(s, "look")
             return
         moved = tuple((t, version) for t, _, version in restored)
-        after = self._swapped(put(s, "end"), s[0], moved, pid, "abort")
+        after = self._swapped(put(s, "end"), s[0], moved, pid, "abort", base)
         yield f"{who} ends by an abort, pins {after[0][0]}", after
         if s[7][0]:
             yield f"{who} ends by an abort: no answer", self._spent(self._fly(put(s, "look"), ("swap", after[0])), 0)

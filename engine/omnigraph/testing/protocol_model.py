@@ -99,7 +99,7 @@ class Model(Writers):
                 decision, tables = self._witness(s, pid, base, held[1], gone=True)
                 drifted = tuple(t for t, one in zip(self._writes(pid), tables, strict=True) if one[1] > one[0])
                 if decision is Decision.FINISH:
-                    audit = "audit back" if pid in held[1][2] else "audit forward"
+                    audit = "audit back" if self._end(pid, held[1], base) == "abort" else "audit forward"
                     yield f"{who}: it has ended", become(s, audit, held=())
                 elif decision is Decision.ROLL_FORWARD:
                     yield f"{who}: forward", become(s, "forward", held=())
@@ -115,16 +115,16 @@ class Model(Writers):
                     yield from self._stopped(s, pid)
                 elif verdict is Check.GO:
                     moved = tuple((t, base[t] + 1) for t in self._writes(pid))
-                    yield f"{who} publishes it", self._swapped(become(s, "audit forward"), s[0], moved, pid, "commit")
+                    yield f"{who} publishes it", self._swapped(become(s, "audit forward"), s[0], moved, pid, "commit", base)
                 else:
                     # What drifts is looked at again, as the engine does with what it saw before.
                     yield f"{who} is refused: {verdict.value}", become(s, "look", touched=self._writes(pid))
             case "look":
                 if end == MIXED:
                     yield from self._stopped(s, pid)
-                elif end == "commit":
+                elif end == "commit" and not self._landed_elsewhere(pid, s[0], base):
                     yield f"{who}: it was published", become(s, "audit forward", restored=())
-                elif end:
+                elif end == "abort":
                     yield f"{who}: it was aborted", become(s, "audit back", restored=())
                 else:
                     yield f"{who} reads {s[0][0]}", become(s, "undo", held=(True, s[0][0]))
@@ -132,9 +132,9 @@ class Model(Writers):
                 put = lambda state, at_, kept: become(state, at_, restored=kept)  # noqa: E731
                 yield from self._undo_step(s, pid, held, restored, touched, frozenset(), False, put)
             case "abort":
-                following = {"end": "audit back", "look": "look"}
+                following = {"end": "audit back", "look": "look", "published": "audit forward"}
                 end_at = lambda state, at_: become(state, following[at_])  # noqa: E731
-                yield from self._abort_swap(s, pid, held, restored, end_at)
+                yield from self._abort_swap(s, pid, base, held, restored, end_at)
             case "audit back" | "audit forward":
                 kind = (pid, at)
                 known = any(one[0] == pid and one[1][0] != "applied" for one in s[8])

@@ -28,12 +28,14 @@ APPEND, STRICT, RESTORE, UPKEEP, INIT = "A", "S", "R", "M", "I"
 UNSENT, REFUSED, UNKNOWN = 0, -2, -3
 UPKEEP_ID = -2
 MEMBER = 100  # the ids of several requests of one plan are its own and this, once, twice and so on
+CARRIED = "carried"  # a request of the plan has ended by another one
 MIXED = "mixed"  # what is found of a plan's records is not what one swap writes
 FIRST = 1  # the version that every table begins with: in a plan, pin 0 means that the table is absent
 
 _GRAPH = "graph"
 _OWNER = Owner("host", "boot", 1, 1)
 _SCHEMA = SchemaRow("", "", "hash", "id")
+_NAMES = {End.PUBLISHED: "commit", End.ABORTED: "abort", End.CARRIED: CARRIED, End.MIXED: MIXED, End.OPEN: ""}
 
 
 def landing_rule(version: int, pin: int) -> bool:
@@ -181,8 +183,7 @@ class World:
         return self._ended(pid, manifest, base)
 
     def _ended_of(self, pid: int, manifest: Node, base: Node) -> str:
-        names = {End.PUBLISHED: "commit", End.ABORTED: "abort", End.MIXED: MIXED, End.OPEN: ""}
-        return names[self.rules.how_ended(self._plan(pid, base), self._lineage(pid, manifest, base))]
+        return _NAMES[self.rules.how_ended(self._plan(pid, base), self._lineage(pid, manifest, base))]
 
     def _lineage(self, pid: int, manifest: Node, base: Node) -> Lineage:
         plan = self._plan(pid, base)
@@ -242,7 +243,7 @@ class World:
 
     def _decision_of(self, pid: int, end: str, gone: bool, tables: tuple[tuple[int, int, bool, bool], ...]) -> Decision:
         seen = {str(n): TableEvidence(str(n), *one) for n, one in enumerate(tables)}
-        ended = {"commit": End.PUBLISHED, "abort": End.ABORTED, MIXED: End.MIXED, "": End.OPEN}[end]
+        ended = {name: one for one, name in _NAMES.items()}[end]
         return self.rules.decide(Evidence(Line.OPEN, end=ended, owner_gone=gone, tables=seen))
 
     def _fold_of(
@@ -274,8 +275,11 @@ class World:
     def _put_back(table: Node, pin: int) -> Node:
         return (*table, (RESTORE, pin, table[pin][2]))
 
-    def _swapped(self, s: Node, pids: Node, moved: tuple[tuple[int, int], ...], pid: int, ends: str) -> Node:
-        """The state of the whole world after a swap landed: a process that held the newest state holds an old one now."""
+    def _swapped(
+        self, s: Node, pids: Node, moved: tuple[tuple[int, int], ...], pid: int, ends: str, base: Node = ()
+    ) -> Node:
+        """The state of the whole world after a swap landed: a process that held the newest state holds an old one now. ``base``:
+        of the plan that it ends."""
         pins, commits, aborts, line = pids
         after = self._folded(pins, moved, pid, ends)
         ids = tuple(one for one, _ in self._records(pid, ends))

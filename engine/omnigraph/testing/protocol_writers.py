@@ -111,13 +111,13 @@ class Writers(Endings):
             yield f"{name_of(pid)} is refused: {verdict.value}", self._with_writer(s, number, now("look"))
             return
         moved = self._targets(pid, base, results)
-        alone = self._swapped(self._with_writer(s, number, now("acknowledge")), s[0], moved, pid, "commit")
+        alone = self._swapped(self._with_writer(s, number, now("acknowledge")), s[0], moved, pid, "commit", base)
         yield from self._say_applied(s, pid, base)
         for company in self._companies(s, pid, base):
             after = alone
             for other, of in company:
                 moved = tuple((t, of[t] + 1) for t in self._writes(other))
-                after = self._swapped(after, after[0], moved, other, "commit")
+                after = self._swapped(after, after[0], moved, other, "commit", of)
             beside = "".join(f" and {name_of(other)}" for other, _ in company)
             yield f"{name_of(pid)} publishes {after[0][0]}{beside}", after
             if s[7][0]:
@@ -147,9 +147,9 @@ class Writers(Endings):
             end = self._end(pid, s[0], base) if self.rules.looks_for_itself else ""
             if end == MIXED:
                 yield from self._stopped(s, pid)
-            elif end == "commit":
+            elif end == "commit" and not self._landed_elsewhere(pid, s[0], base):
                 yield f"{who} gives up, and finds itself published", self._with_writer(s, number, now("acknowledge"))
-            elif end:
+            elif end == "abort":
                 yield f"{who} gives up, and finds itself aborted", self._with_writer(s, number, now("end"))
             else:
                 yield (
@@ -163,11 +163,17 @@ class Writers(Endings):
         if at == "undo":
             yield from self._undo_step(s, pid, held, restored, touched, unknown, True, put)
             return
-        dead = any(held[1][t] != base[t] for t in self._writes(pid))
+        dead = any(held[1][t] != base[t] for t in self._writes(pid)) and not self._leaves_record(s, number)
         if (not restored and dead) or not self.rules.aborts:
             label = f"{who} is dead by a moved pin" if dead else f"{who} leaves without a record"
             yield label, self._with_writer(s, number, now("end"))
             return
+        following = {"published": "acknowledge"}
         yield from self._abort_swap(
-            s, pid, held, restored, lambda state, at_: self._with_writer(state, number, now(at_))
+            s,
+            pid,
+            base,
+            held,
+            restored,
+            lambda state, at_: self._with_writer(state, number, now(following.get(at_, at_))),
         )
