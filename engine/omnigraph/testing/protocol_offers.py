@@ -4,11 +4,12 @@ Any writer may come to the front at any moment, also one whose offer others stil
 from ``protocol_model`` in a state:
 
     manifest     its commits are (id, plan that published it), its aborts (id, plan that gave it up, or WITHDRAWN)
-    intents      also (plan, (OFFER, id, whether a writer has refused it)): a file that is not a plan yet
+    intents      also (file, (OFFER, id, whether a writer has refused it)): a file that is not a plan
     base         (pins, ids that had ended by then as far as they matter, (id, whether the plan owns it) for each request)
-    writer       ``reported`` is (OFFER, plan of the file, id) while its offer is open, and (UNKNOWN, id) after a time-out
+    writer       ``reported`` is (OFFER, file, id) while its offer is open, and (UNKNOWN, id) after a time-out
 
-The id of an offer is that of the plan whose file made it, and 100. A plan that has only one request has its id.
+The id of an offer is that of the plan that its owner would have made, and 100; its file has the same name. A plan that has only one
+request has its id.
 """
 
 from __future__ import annotations
@@ -79,10 +80,10 @@ class Offers(Model):
     @property
     def start(self) -> Node:
         s = super().start
-        told = {number: number * 4 for number in self.setting.answered}
-        files = tuple((pid, (OFFER, pid + MEMBER, False)) for pid in sorted(told.values()))
+        told = {number: number * 4 + MEMBER for number in self.setting.answered}
+        files = tuple((self._file(one), (OFFER, one, False)) for one in sorted(told.values()))
         writers = tuple(
-            ("done", 0, (), (), (), (), (UNKNOWN, told[number] + MEMBER)) if number in told else writer
+            ("done", 0, (), (), (), (), (UNKNOWN, told[number])) if number in told else writer
             for number, writer in enumerate(s[3])
         )
         return (*s[:2], files, writers, *s[4:7], (*s[7], self.setting.refusals, self.setting.interrupts), s[8])
@@ -144,8 +145,8 @@ class Offers(Model):
         match at:
             case "open" if not said and number in self.setting.offers:
                 one = pid + MEMBER
-                waits = self._become(s, number, "wait", said=(OFFER, pid, one))
-                yield f"{name_of(pid)} offers", self._with_file(waits, pid, (OFFER, one, False))
+                waits = self._become(s, number, "wait", said=(OFFER, self._file(one), one))
+                yield f"{name_of(pid)} offers", self._with_file(waits, self._file(one), (OFFER, one, False))
             case "open":
                 yield from self._begin(s, number)
             case "wait":
@@ -155,14 +156,14 @@ class Offers(Model):
             case "withdraw":
                 yield from self._withdraw(s, number)
             case "clear":
-                gone = self._without_file(s, said[1])
+                gone = self._without_file(s, said[1], pid)
                 yield f"{name_of(pid)} deletes its offer", self._answered(gone, number, base)
             case "acknowledge":
-                told = [one - MEMBER for one, owned in base[self.setting.tables + 1] if not owned]
-                gone = self._without_file(s, pid, *told)
+                told = [self._file(one) for one, owned in base[self.setting.tables + 1] if not owned]
+                gone = self._without_file(s, pid, *said[1:2] if said else (), *told)
                 yield f"{name_of(pid)} acknowledges", self._answered(gone, number, "ok")
             case "end":
-                gone = self._without_file(s, pid)
+                gone = self._without_file(s, pid, *said[1:2] if said else ())
                 if attempt + 1 < self.setting.attempts:
                     again = ("open", attempt + 1, (), (), (), (), said)
                     yield f"{name_of(pid)} plans again", self._with_writer(gone, number, again)
@@ -191,7 +192,7 @@ class Offers(Model):
             yield f"{who} finds itself carried out", self._become(s, number, "clear", base="ok")
             return
         if said and (said[2] in given_up or not self.rules.owner_keeps_id):
-            said = 0
+            s, said = self._without_file(s, said[1]), 0
         base = (*s[0][0], tuple(sorted((*ids, *given_up))), ())
         blank = (UNSENT,) * self.setting.tables
         yield f"{who} opens at {s[0][0]}", self._become(s, number, "arm", base=base, results=blank, said=said)
@@ -202,12 +203,12 @@ class Offers(Model):
         pid, tables = number * 4 + attempt, self.setting.tables
         who, ended = name_of(pid), base[tables]
         own = said[2] if said else pid
-        there = [(file, kind[1]) for file, kind in s[2] if kind[0] == OFFER and not kind[2] and kind[1] != own]
+        there = [(file, kind[1]) for file, kind in s[2] if kind[0] == OFFER and not kind[2]]
         there = [
             (file, one)
             for file, one in there
-            if file >> 2 != number
-            and set(self._writes(file)) <= set(self._writes(pid))
+            if one % MEMBER >> 2 != number
+            and set(self._writes(one % MEMBER)) <= set(self._writes(pid))
             and not (self.rules.whole_line and one in ended)
             and not (self.setting.keyed and self._operation(one) == self._operation(own))
         ]
@@ -317,6 +318,10 @@ class Offers(Model):
             return self._with_writer(s, number, ("open", attempt + 1, (), (), (), (), 0))
         told = "failed" if answer == "again" else answer
         return self._with_writer(s, number, ("done", attempt, (), (), (), (), told))
+
+    def _file(self, one: int) -> int:
+        """The file that makes this offer. Without the guard it is the one in which the plan of its owner is armed."""
+        return one if self.rules.own_file else one % MEMBER
 
     def _told_unknown(self, s: Node, number: int, one: int) -> Node:
         return self._with_writer(s, number, ("done", s[3][number][1], (), (), (), (), (UNKNOWN, one)))
