@@ -42,6 +42,7 @@ def aborted_by(plan: PublishPlan, state: State, lineage: Lineage) -> tuple[str, 
 class OfferRules(Rules):
     """The guards of offers. The defaults are the engine's."""
 
+    looked_for: Callable[[PublishPlan], tuple[str, ...]] = lambda plan: (plan.id, *plan.members)  # in ``read_lineage``
     aborted_by: Callable[[PublishPlan, State, Lineage], Iterable[str]] = aborted_by
     whole_line: bool = True  # an offered id is looked for in all of the line before it is planned
     carried_keeps_id: bool = True  # a carried request that is planned again has the id that it was offered under
@@ -109,7 +110,7 @@ class Offers(Model):
         plan, (_, commits, aborts, _) = self._plan(pid, base), manifest
         since = base[self.setting.tables]
         ended = {one: _commit(one, by, commits) for one, by in commits} | {one: _abort(one, by) for one, by in aborts}
-        wanted = {plan.id, *plan.members}
+        wanted = self.rules.looked_for(plan)
         rows = {str(one): row for one, row in ended.items() if str(one) in wanted and one not in since}
         taken = {self._key(one): ended[one] for one, _ in commits if self.setting.keyed}
         keyed = {one.id: row for one in plan.requests if (row := taken.get(one.idempotency_key)) is not None}
@@ -153,6 +154,8 @@ class Offers(Model):
                 yield from self._wait(s, number)
             case "arm":
                 yield from self._arm(s, number)
+            case "plan":
+                yield f"{name_of(pid)} arms", self._with_file(self._become(s, number, "apply"), pid, base)
             case "withdraw":
                 yield from self._withdraw(s, number)
             case "clear":
@@ -218,8 +221,8 @@ class Offers(Model):
             wanted = {pid, *(one for one, _ in requests)}
             planned = (*base[:tables], tuple(one for one in ended if one in wanted), requests)
             with_others = "".join(f" and carries {name_of(one)}" for _, one in some)
-            armed = self._with_file(self._become(s, number, "apply", base=planned), pid, planned)
-            yield f"{who} arms{with_others}", armed
+            made = self._become(s, number, "plan" if some else "apply", base=planned)
+            yield f"{who} plans{with_others}", made if some else self._with_file(made, pid, planned)
         newest = base[:tables] == s[0][0] and ended == tuple(sorted((*_ids(s[0][1]), *_ids(s[0][2]))))
         if s[7][3] and newest:
             for file, one in there:
