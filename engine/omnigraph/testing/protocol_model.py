@@ -115,7 +115,10 @@ class Model(Writers):
                     yield from self._stopped(s, pid)
                 elif verdict is Check.GO:
                     moved = tuple((t, base[t] + 1) for t in self._writes(pid))
-                    yield f"{who} publishes it", self._swapped(become(s, "audit forward"), s[0], moved, pid, "commit", base)
+                    yield (
+                        f"{who} publishes it",
+                        self._swapped(become(s, "audit forward"), s[0], moved, pid, "commit", base),
+                    )
                 else:
                     # What drifts is looked at again, as the engine does with what it saw before.
                     yield f"{who} is refused: {verdict.value}", become(s, "look", touched=self._writes(pid))

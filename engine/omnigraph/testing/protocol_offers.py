@@ -128,6 +128,17 @@ class Offers(Model):
             aborts = tuple(sorted((*aborts, *((int(one), pid) for one in ids))))
         return self._moved_on(s, (self._folded(pins, moved, pid, ""), commits, aborts, line))
 
+    def _taken_of(self, manifest: Node, pid: int, base: Node, others: tuple[tuple[int, Node], ...]) -> tuple[int, ...]:
+        pins, commits, aborts, _ = manifest
+        state = self._state(pins)
+        rows = (replace(_commit(one, by, commits), idempotency_key=self._key(one)) for one, by in commits)
+        state = replace(state, tail=(*state.tail, *rows, *(_abort(one, by) for one, by in aborts)))
+        applied = [self._applied_plan(state, other, of) for other, of in others]
+        own = self._applied_plan(state, pid, base)
+        found = self.rules.take_along(state, own.plan, own.change, applied)
+        plans = {row.plan for row in found.history if isinstance(row, CommitRow)}
+        return tuple(other for other, of in others if self._plan(other, of).id in plans)
+
     def _spent(self, s: Node, which: int) -> Node:
         left = tuple(value - (n == which and value > 0) for n, value in enumerate(s[7]))
         return (*s[:7], left, s[8])
@@ -286,7 +297,8 @@ class Offers(Model):
     def _recoverer(self, s: Node, number: int) -> Iterator[tuple[str, Node]]:
         at, pid, base, held, touched, restored = s[4][number]
         if not base or base[0] != OFFER:
-            yield from super()._recoverer(s, number)
+            for label, after in super()._recoverer(s, number):
+                yield label if label.startswith("recovery") else f"recovery: {label}", after
             return
         who = f"recovery of the offer {name_of(pid)}"
         one, now = base[1], (pid, base, (), touched, restored)
@@ -305,6 +317,12 @@ class Offers(Model):
             case "clear":
                 gone = self._with_recoverer(self._without_file(s, pid), number, ("idle", -1, (), (), (), ()))
                 yield f"{who}: the file is gone", gone
+
+    def _give_way(self, s: Node, t: int, other: int, pid: int, nothing: Node, put: Any) -> Iterator[tuple[str, Node]]:
+        yield from super()._give_way(s, t, other, pid, nothing, put)
+        base = next(one[1] for one in s[2] if one[0] == other)
+        if self._end(other, s[0], base) in ("commit", "abort"):
+            yield f"{name_of(pid)}: {name_of(other)} has ended", put(s, "look", ())
 
     # --- parts of a state ---------------------------------------------------------------------------------------------------
 
