@@ -14,7 +14,7 @@ from omnigraph.commit.plan import PublishPlan
 from omnigraph.testing.explorer import Goal, explore
 from omnigraph.testing.explorer import State as Node
 from omnigraph.testing.protocol_model import APPEND
-from omnigraph.testing.protocol_offers import Offers, OfferRules, OfferSetting
+from omnigraph.testing.protocol_offers import OfferRules, Offers, OfferSetting
 
 THREE: dict[str, Any] = {
     "writes": ((0,),) * 3, "reads": ((),) * 3, "operations": (0, 1, 2), "kinds": (APPEND,) * 3,

@@ -266,7 +266,7 @@ class Offers(Model):
 
     def _withdraw(self, s: Node, number: int) -> Iterator[tuple[str, Node]]:
         """One swap, made for the newest state: an abort under the id, unless that has a record."""
-        _, attempt, answer, _, _, _, said = s[3][number]
+        _, attempt, *_, said = s[3][number]
         who = name_of(number * 4 + attempt)
         if said[2] in _ids(s[0][1]):
             yield f"{who} withdraws, and finds itself carried out", self._become(s, number, "clear", base="ok")
