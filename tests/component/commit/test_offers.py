@@ -15,7 +15,7 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent_format import encode_offer
 from omnigraph.commit.queue.refusals import KEY_TAKEN, Refusal, read_refusal, write_refusal
 from omnigraph.commit.recovery.outcome import ABORTED, LANDED, PENDING, find_outcome
-from omnigraph.commit.recovery.recover import recover_all
+from omnigraph.commit.recovery.recover import recover_all, recover_one
 from omnigraph.core import failpoints
 from omnigraph.core.errors import KeyConflict, OmnigraphError, OutcomeUnknown, StoreUnavailable
 from omnigraph.core.ids import new_ulid
@@ -332,3 +332,35 @@ def test_a_commit_that_its_owner_cannot_make_durable_is_no_failure(three: list[E
     assert ended.error.facts["commit_id"] == intent.request.id
     assert find_outcome(mine, intent.request.id, Meter()).state == LANDED
     assert sorted(rows(mine, T1)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("offers", [True, False])
+def test_who_takes_a_waiter_for_dead_does_not_delete_its_plan(
+    three: list[Engine], offers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request that deletes a ticket, or an offer, may be late: the owner has come to the front by then, and has armed its plan. What
+    is deleted under it would be the only file that says so: its outcome would be *absent* while it can still land."""
+    owner, stranger, third = three
+    owner.offers = offers
+    late: list[str] = []
+    told: list[str] = []
+
+    def deletes(**_: Any) -> None:
+        [armed] = [one for one in map(third.intents.read, dict(third.intents.names())) if one is not None and one.plan]
+        for op in late:
+            owner.intents.disarm(op)
+        assert armed.plan is not None
+        told.append(find_outcome(third, armed.plan.head, Meter()).state)
+
+    failpoints.arm("apply.before_commit", deletes)
+    with queued(third, [T1]) as queue:
+        ended = queue.start(adding(owner, "a", mode="append"))
+        [waiting] = [op for op, _ in third.intents.names() if op != queue._blocker]
+        intent = third.intents.read(waiting)
+        assert intent is not None and (intent.offer is not None) is offers
+        with monkeypatch.context() as patch:
+            patch.setattr(stranger.intents, "disarm", lambda op, *_: late.append(op))
+            recover_one(stranger, intent, gone=True, meter=Meter())
+    assert late == [waiting] and told == [PENDING]
+    assert ended.error is None and rows(third, T1) == ["a"]
+    assert third.store.list("__recovery/") == [] and faults_of(third) == []

@@ -67,6 +67,8 @@ class Arming:
         self._lease: QueueLease | None = None  # the last plan's file, until this plan's intent is there
         self._superseded: QueueLease | None = None  # the same, while that file is being deleted
         self._deleting: Future[OmnigraphError | None] | None = None
+        self._moved_to: str | None = None  # the id of the plan that has followed our ticket
+        self._ticket_gone: Future[OmnigraphError | None] | None = None
         self._company: Combining | None = None
         self._own = OwnOffer(engine, wanted.branch, wanted.offering, meter)
         self._answers_first = False  # a writer ahead has said that the answer is known: look for it before queueing
@@ -107,6 +109,8 @@ class Arming:
                 self._engine.intents.disarm(self.op, self._meter)
         finally:
             self._forget()
+            if self._ticket_gone is not None:
+                wait([self._ticket_gone])
 
     # --- admit ------------------------------------------------------------------------------------------------------
 
@@ -163,16 +167,20 @@ class Arming:
 
     @contextlib.contextmanager
     def planning(self) -> Iterator[str]:
-        """The operation id of the next plan; other parts of this process see it as alive meanwhile."""
-        if self.op is not None:
+        """The operation id of the next plan; other parts of this process see it as alive meanwhile.
+
+        A plan is never written over a ticket: who takes the writer for dead deletes that file, at any time after having read it, and
+        would delete the plan whose tables are being written. So the plan that follows a ticket has the next reserved id."""
+        if self.op is not None and self._lease is not None:
             yield self.op  # the entry lives as long as this write
             return
-        op = new_ulid(self._engine.clock)
+        op = new_ulid(self._engine.clock) if self.op is None or not self._reserved else self._reserved[0]
         local_operations.begin(op)
         try:
             yield op
         finally:
-            local_operations.end(op)
+            if op != self._moved_to:
+                local_operations.end(op)
 
     def extend_for_staging(self, state: State) -> bool:
         """Something long is done before arming: a lease becomes a ticket with a heartbeat. False: the lease was lost."""
@@ -196,23 +204,23 @@ class Arming:
             try:
                 wait(staging)  # nothing of ours still runs when the caller sees the error
             finally:
-                # No table commit was sent, so nothing can become visible: the intent may go, if it is there at all. One that was
-                # offered goes once its offer is withdrawn.
-                if not self._own.is_open:
+                # No table commit was sent, so nothing can become visible: the intent may go, if it is there at all. One that has
+                # followed an offer goes once that is withdrawn.
+                if not self._own.is_open or self._moved_to != op:
                     self._engine.intents.disarm(op)
             raise
 
     def _arm(self, op: str, data: bytes, staging: Sequence[Future[Any]], *, staged_first: bool) -> list[Any] | None:
         meter, intents = self._meter, self._engine.intents
         if self.op is not None:
-            # A short staging goes on while the ticket becomes the plan; a long one needs the ticket's heartbeat.
+            # A short staging goes on while the plan is armed; a long one needs the ticket's heartbeat.
             overtaken = self.overtaken()
             if overtaken or staged_first:
                 gather(staging)
             if overtaken:
                 return None
             meter.step()
-            armed = self.replace_by(data)
+            armed = self._follow_ticket(op, data) if self._lease is None else self.replace_by(data)
             staged = gather(staging)
             if not armed:
                 return None
@@ -227,8 +235,28 @@ class Arming:
         failpoints.hit("arm.after")
         return staged
 
+    def _follow_ticket(self, op: str, data: bytes) -> bool:
+        """Create the intent of the plan, and delete the ticket once it is there: an offer has one file or the other."""
+        ticket = self.op
+        if ticket is None:
+            raise AssertionError("only a queue entry is followed")
+        self._stop_heartbeat()
+        failpoints.hit("arm.before")
+        self._engine.intents.arm(op, data, self._meter)
+        self._line.ignore(ticket)
+        self.op = self._moved_to = op
+        self._reserved = self._reserved[1:]
+        self._ticket_gone = self._engine.spawn(self._delete_ticket, ticket)
+        return True
+
+    def _delete_ticket(self, ticket: str) -> OmnigraphError | None:
+        try:
+            return self._engine.intents.disarm(ticket, self._meter)
+        finally:
+            local_operations.end(ticket)
+
     def replace_by(self, data: bytes) -> bool:
-        """Replace the ticket by the plan, under the same id. Under a lease the file is new, and the last plan's is deleted.
+        """Replace the ticket, under the same id. Under a lease the file is new, and the last plan's is deleted.
         False: the lease was lost; queue again."""
         if self.op is None:
             raise AssertionError("only a queue entry is replaced")
@@ -373,7 +401,10 @@ class Arming:
         local_operations.begin(self.op)
 
     def _left_behind(self) -> OmnigraphError | None:
-        return None if self._superseded is None else self._superseded.deleted()
+        """Why a file that our plan has followed is still there, if it is."""
+        ticket = None if self._ticket_gone is None else self._ticket_gone.result()
+        lease = None if self._superseded is None else self._superseded.deleted()
+        return lease or ticket
 
     def _forget(self) -> None:
         """The file is gone or is not ours to delete. The next plan of this write queues again."""
