@@ -114,18 +114,19 @@ def test_the_next_write_takes_its_place_directly_behind_the_last(
     [second] = pending(writer)
     append(writer, ONE, ["c"])  # fewer tables than the turn is about
     writer.leases.release_idle()
-    third = done[-1][1]
+    ticket, third = done[0][1], done[-1][1]
     assert pending(writer) == []
     assert done == [
+        ("arm", ticket),
         ("arm", first),
-        ("rewrite", first),
+        ("disarm", ticket),
         ("arm", second),
         ("disarm", first),
         ("arm", third),
         ("disarm", second),
         ("disarm", third),
     ], "one ticket; each file goes when the next is there"
-    assert first < second < third < new_ulid()
+    assert ticket < first < second < third < new_ulid()
     assert faults_of(writer) == []
 
 
@@ -280,7 +281,7 @@ def test_a_ticket_that_cannot_be_made_after_an_abort_costs_the_place_and_nothing
         append(writer, ONE, ["disturbed"], actor="writer")
     for engine in (writer, newcomer):
         engine.leases.release_idle()
-    assert len(armed) == 3 and actors(writer).count("writer") == 2
+    assert len(armed) == 4 and actors(writer).count("writer") == 2
     assert pending(writer) == [] and faults_of(writer) == []
 
 
@@ -359,7 +360,7 @@ def test_a_long_staging_in_a_lease_holds_a_ticket(writer: Engine, monkeypatch: p
     done = calls(monkeypatch, writer)
     run(writer, Request("load", "main", frozenset(ONE), "slow"), prepare, Meter())
     assert seen[0][1], "a ticket, and no plan yet"
-    assert [name for name, op in done if op > kept][:2] == ["arm", "rewrite"]
+    assert [name for name, op in done if op > kept][:2] == ["arm", "arm"]
     writer.leases.release_idle()
     assert pending(writer) == [] and faults_of(writer) == []
 
@@ -465,7 +466,7 @@ def test_a_plan_that_was_in_the_way_of_another_keeps_its_place(
     assert not waiting[0].is_alive()
     assert actors(writer)[-2:] == ["writer", "behind"], "the place was kept"
     assert "newcomer" in actors(writer)
-    assert len(armed) == 2 and armed == sorted(armed)
+    assert len(armed) == 3 and armed == sorted(armed), "a ticket, and the plan that follows it"
     for engine in (behind, newcomer):
         engine.leases.release_idle()
     assert pending(writer) == [] and faults_of(writer) == []

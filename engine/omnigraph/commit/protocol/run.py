@@ -156,7 +156,7 @@ class _Attempt:
 
 def _attempt(engine: Engine, request: Request, txn: Txn, prepared: Prepared, arming: Arming) -> Outcome | _Retry:
     started = engine.clock.monotonic()
-    with arming.planning() as op:
+    with arming.planning(staged_first=prepared.stage_first) as op:
         one = _Attempt(engine, request, txn, prepared, plan_of(txn, request, prepared, op), arming)
         data = encode_plan(one.plan)
         if prepared.sealed is not None and not prepared.sealed(one.plan):

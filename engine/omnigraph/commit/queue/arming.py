@@ -142,7 +142,7 @@ class Arming:
 
     def enqueue(self, state: State, offer: Offer | None = None) -> None:
         """Create the ticket. Its id is its position: behind every entry that is known, also if this clock is slow."""
-        self.op, *rest = ulid_row(LEASE_PLANS_MAX, self._engine.clock, after=self._engine.intents.newest)
+        self.op, *rest = ulid_row(1 + LEASE_PLANS_MAX, self._engine.clock, after=self._engine.intents.newest)
         self._reserved = tuple(rest)
         local_operations.begin(self.op)
         self._ticket = self._encode_ticket(self.op, state, offer)
@@ -166,12 +166,13 @@ class Arming:
     # --- arm --------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def planning(self) -> Iterator[str]:
+    def planning(self, *, staged_first: bool = False) -> Iterator[str]:
         """The operation id of the next plan; other parts of this process see it as alive meanwhile.
 
         A plan is never written over a ticket: who takes the writer for dead deletes that file, at any time after having read it, and
-        would delete the plan whose tables are being written. So the plan that follows a ticket has the next reserved id."""
-        if self.op is not None and self._lease is not None:
+        would delete the plan whose tables are being written. So the plan that follows a ticket has the next reserved id; so has one that
+        stages first, because its lease becomes a ticket."""
+        if self.op is not None and self._lease is not None and not staged_first:
             yield self.op  # the entry lives as long as this write
             return
         op = new_ulid(self._engine.clock) if self.op is None or not self._reserved else self._reserved[0]
