@@ -9,10 +9,11 @@ from unittest import mock
 
 import pytest
 
-from omnigraph.commit import decide
+from omnigraph.commit import decide, maintain
 from omnigraph.commit.decide import End, Lineage
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.plan import PublishPlan
+from omnigraph.commit.upkeep_steps import UpkeepLine
 from omnigraph.core import failpoints
 from omnigraph.core.errors import IdempotencyMismatch, OmnigraphError, OutcomeUnknown
 from omnigraph.graph import Graph
@@ -28,6 +29,9 @@ from omnigraph.write.group.member import Member, Stage
 from omnigraph.write.group.queue import GroupQueue
 from omnigraph.write.load import load
 from tests.component.planted.scenes import ONE, TWO, Defect, Engines, wrong
+
+
+WAIT_S = 60.0  # for another thread; what it waits for takes milliseconds
 
 
 def _load(engine: Engine, name: str, *, table: str = "T1", mode: str = "merge", **options: Any) -> Any:
@@ -226,6 +230,45 @@ def the_tail_rolls_within_a_group(engines: Engines) -> list[str]:
     return found
 
 
+def a_group_beside_a_compactor(engines: Engines) -> list[str]:
+    """The rows of a group stand between the pin and what a compactor has made of both. They are published by the group, or not at all."""
+    engine, keeper = engines(), engines()
+    for name in ("a", "b"):
+        append(engine, ONE, [name])
+    landed, compacted = threading.Event(), threading.Event()
+    group: list[Held[Receipt]] = []
+
+    def waits(**_: Any) -> None:
+        landed.set()
+        compacted.wait(WAIT_S)
+
+    def begins(**_: Any) -> None:
+        group.append(Held(front.queue_of(engine, MAIN)))
+        front.queue_of(engine, MAIN)._led = True
+        for name in ("c", "d"):
+            group[0].start(_load(engine, name, mode="append"))
+        with failpoints.armed("publish.before_swap", waits):
+            front.queue_of(engine, MAIN).pass_on()
+            landed.wait(WAIT_S)
+
+    publish = maintain._publish
+
+    def published(*args: Any) -> Any:
+        try:
+            return publish(*args)
+        finally:
+            compacted.set()
+
+    with failpoints.armed("maintain.armed", begins), mock.patch.object(maintain, "_publish", published):
+        Graph(keeper).optimize(types=["T1"])
+    group[0].join()
+    if not landed.is_set():
+        return ["the group did not come in between"]
+    for number in (0, 1):
+        _receipt(group[0], number)
+    return wrong(engines(), {ONE[0]: ["a", "b", "c", "d"]})
+
+
 def _noting(seen: list[PublishPlan]) -> Any:
     seal = plan.Group._seal
 
@@ -309,6 +352,18 @@ def cutting_anywhere(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(state, "cut_of", lambda tail: len(tail) - state.TAIL_KEEP if len(tail) >= state.TAIL_ROLL else 0)
 
 
+def counting_what_is_below_as_own(patch: pytest.MonkeyPatch) -> None:
+    """A compactor that goes by numbers: all that lies between the pin and its last commit is its own."""
+
+    def send(self: UpkeepLine, commit: Any, versions: int) -> bool:
+        top, landed = self.top, commit()
+        self.own.update(range(top + 1, landed.version + 1))
+        self.handle = landed
+        return True
+
+    patch.setattr(UpkeepLine, "send", send)
+
+
 def looking_for_one_member(patch: pytest.MonkeyPatch) -> None:
     def how_ended(made: PublishPlan, lineage: Lineage) -> End:
         first = lineage.rows.get(made.members[0])
@@ -329,5 +384,6 @@ DEFECTS = {
         an_edge_to_a_node_of_a_refused_member, keeping_who_leans_on_the_refused
     ),
     "a cut inside a group": Defect(the_tail_rolls_within_a_group, cutting_anywhere),
+    "a fast-forward goes over the rows of a group": Defect(a_group_beside_a_compactor, counting_what_is_below_as_own),
     "one of several ids is looked for": Defect(a_record_of_one_member, looking_for_one_member),
 }
