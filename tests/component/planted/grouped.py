@@ -30,7 +30,6 @@ from omnigraph.write.group.queue import GroupQueue
 from omnigraph.write.load import load
 from tests.component.planted.scenes import ONE, TWO, Defect, Engines, wrong
 
-
 WAIT_S = 60.0  # for another thread; what it waits for takes milliseconds
 
 

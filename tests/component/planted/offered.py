@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -14,6 +15,7 @@ from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.protocol import compensate, planning
 from omnigraph.commit.queue import offers
+from omnigraph.commit.queue.arming import Arming
 from omnigraph.commit.queue.offers import OwnOffer
 from omnigraph.commit.queue.refusals import Refusal, write_refusal
 from omnigraph.commit.recovery import recover as recovery
@@ -56,6 +58,32 @@ def _told(ended: Ended[Any], commit_id: str) -> list[str]:
 def _offered(intent: Any) -> str:
     assert intent.request is not None
     return str(intent.request.id)
+
+
+def a_ticket_is_deleted_late(engines: Engines) -> list[str]:
+    """Somebody takes a waiter for dead, and the request that deletes its ticket lands once the waiter has armed its plan. While that can
+    land, it is pending: *absent* would say that the write may be repeated."""
+    owner, stranger, third = _offering(engines), engines(), engines()
+    late: list[str] = []
+    told: list[str] = []
+
+    def lands(**_: Any) -> None:
+        [armed] = [one for one in map(third.intents.read, dict(third.intents.names())) if one is not None and one.plan]
+        assert armed.plan is not None
+        for op in late:
+            third.intents.disarm(op)
+        told.append(find_outcome(third, armed.plan.head, Meter()).state)
+
+    with failpoints.armed("apply.before_commit", lands):
+        with queued(owner, [T1]) as queue:
+            ended = queue.start(adding(owner, "a", mode="append"))
+            [intent] = queue.offers()
+            with mock.patch.object(stranger.intents, "disarm", lambda op, *_: late.append(op)):
+                recovery.recover_one(stranger, intent, gone=True, meter=Meter())
+    found = wrong(engines(), {T1: ["a"]})
+    if ended.error is not None or late != [intent.op]:
+        found.append(f"told {ended.error!r}, deleted {late}")
+    return found if told == [PENDING] else [*found, f"the outcome of an armed plan is {told}"]
 
 
 def into_the_archive(engine: Engine) -> None:
@@ -308,6 +336,21 @@ def leaving_the_refusal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(offers, "delete_refusal", lambda *_: None)
 
 
+def arming_over_the_ticket(patch: pytest.MonkeyPatch) -> None:
+    planning = Arming.planning
+
+    @contextlib.contextmanager
+    def under_the_same_id(self: Arming, *, staged_first: bool = False) -> Iterator[str]:
+        if self.op is not None:
+            yield self.op
+            return
+        with planning(self, staged_first=staged_first) as op:
+            yield op
+
+    patch.setattr(Arming, "planning", under_the_same_id)
+    patch.setattr(Arming, "_follow_ticket", lambda self, _op, data: self.replace_by(data))
+
+
 DEFECTS = {
     "an offer is looked up back to the plan's base only": Defect(
         an_offer_that_landed_long_ago, looking_back_to_the_base_only
@@ -324,5 +367,6 @@ DEFECTS = {
     "an abort is written for a request that has landed": Defect(
         an_older_writer_lands_it_while_its_owner_carries_another, giving_up_ids_that_have_landed
     ),
+    "a plan is written over its ticket": Defect(a_ticket_is_deleted_late, arming_over_the_ticket),
     "a refused file outlives its owner": Defect(a_refused_writer_leaves_nothing, leaving_the_refusal),
 }

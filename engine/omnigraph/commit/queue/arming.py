@@ -257,8 +257,8 @@ class Arming:
             local_operations.end(ticket)
 
     def replace_by(self, data: bytes) -> bool:
-        """Replace the ticket, under the same id. Under a lease the file is new, and the last plan's is deleted.
-        False: the lease was lost; queue again."""
+        """Under a lease, create the next file and let the last plan's be deleted. Without one, write over the ticket, as only upkeep does:
+        nobody is told the outcome of a turn, and it may be repeated. False: the lease was lost; queue again."""
         if self.op is None:
             raise AssertionError("only a queue entry is replaced")
         if self._lease is None:
