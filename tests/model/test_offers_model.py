@@ -39,12 +39,14 @@ LONG = {
         asks=True, lost=1, interrupts=1, **RECOVERY
     ),
     "3 writers of which 2 offer, a refusal": OfferSetting(**THREE, offers=(1, 2), refusals=1),
-    "3 writers of which 2 offer, recovery": OfferSetting(**THREE, offers=(1, 2), **RECOVERY),
+    "a front, an owner and the offer of a caller without answer, a refusal, an interrupt, recovery": OfferSetting(
+        **THREE, offers=(1,), answered=(2,), refusals=1, interrupts=1, **RECOVERY
+    ),
     "2 fronts and an owner, 2 attempts": OfferSetting(**THREE, offers=(2,), attempts=2, exhausted=1),
     "2 fronts that share swaps, and the offer of a caller without answer": OfferSetting(
         **THREE, answered=(2,), asks=True, combining=True, **RECOVERY
     ),
-    "2 recoveries beside each other, a lost request": OfferSetting(recoverers=2, recoveries=2, lost=1),
+    "2 recoveries beside each other": OfferSetting(recoverers=2, recoveries=2),
 }
 
 
