@@ -139,7 +139,8 @@ class Offers(Model):
         plans = {row.plan for row in found.history if isinstance(row, CommitRow)}
         return tuple(other for other, of in others if self._plan(other, of).id in plans)
 
-    def _spent(self, s: Node, which: int) -> Node:
+    @staticmethod
+    def _spent(s: Node, which: int) -> Node:
         left = tuple(value - (n == which and value > 0) for n, value in enumerate(s[7]))
         return (*s[:7], left, s[8])
 
