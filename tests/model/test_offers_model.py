@@ -42,7 +42,7 @@ LONG = {
     "a front, an owner and the offer of a caller without answer, a refusal, an interrupt, recovery": OfferSetting(
         **THREE, offers=(1,), answered=(2,), refusals=1, interrupts=1, **RECOVERY
     ),
-    "2 fronts and an owner, 2 attempts": OfferSetting(**THREE, offers=(2,), attempts=2, exhausted=1),
+    "2 fronts and an owner, a spent budget": OfferSetting(**THREE, offers=(2,), exhausted=1),
     "2 fronts that share swaps, and the offer of a caller without answer": OfferSetting(
         **THREE, answered=(2,), asks=True, combining=True, **RECOVERY
     ),
