@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -317,6 +318,39 @@ def test_a_ghost_whose_plan_was_aborted_meanwhile_is_not_acknowledged_by_that_re
         row = append(engine, TWO, ["a"]).row
     assert row is not None and row.commit_id not in ghost
     assert names(engines(), ONE[0]) == ["a"]
+    clean(engines())
+
+
+def test_a_version_that_is_published_meanwhile_is_not_restored_over(
+    engine: Engine, engines: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer swaps and ends between our look at the newest state and our look at its intent."""
+    rival = engines()
+    landed, may_swap = threading.Event(), threading.Event()
+    first = iter([True])
+
+    def hold(**_: Any) -> None:
+        if next(first, False):
+            landed.set()
+            assert may_swap.wait(60)
+
+    failpoints.arm("publish.before_swap", hold, at=None)
+    other = threading.Thread(target=append, args=(rival, ONE, ["rival"]))
+    other.start()
+    assert landed.wait(60)
+    read = engine.intents.read
+
+    def read_late(op: str, meter: Meter | None = None) -> Any:
+        may_swap.set()
+        other.join()
+        return read(op, meter)
+
+    monkeypatch.setattr(engine.intents, "read", read_late)
+    append(engine, ONE, ["mine"])
+    state = engine.latest(MAIN).state
+    assert sorted(names(engine, ONE[0])) == ["mine", "rival"]
+    # The rival at 2, mine behind it at 3, which is taken back to 2 by 4.
+    assert state.tables[ONE[0]].version == 5, "nothing was taken back to a version that was not the pin any more"
     clean(engines())
 
 

@@ -124,6 +124,7 @@ class _Undoing:
     meter: Meter
     record: bool
     restored: dict[str, _Restored] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)  # other operations whose intent was gone at an earlier look
 
     def propose(self, held: Held) -> Swap | Answer[Aborted | WasPublished] | LookAgain:
         """One look from the manifest on: what is left to restore, and the abort once nothing is."""
@@ -191,13 +192,18 @@ class _Undoing:
         note = engine.tables.transaction_at(ref, handle, pin.version + 1, meter) if head > pin.version else None
         above = None if note is None else Above(note.uuid, note.properties.get(OP), note.restore_of)
         other = above.op if above is not None and above.op != plan.op else None
+        pending = other is not None and engine.intents.read(other, meter) is not None
+        if other is not None and not pending and other not in self.ended:
+            # It may have been published since the state was read: a Restore would then stand above its pin, and be undone again.
+            self.ended.add(other)
+            return _Left.LOOK_AGAIN
         undo = undo_table(
             pin=pin.version,
             head=head,
             above=above,
             own_uuids=chain.uuids,
             unknown=self.touched[chain.key],
-            other_pending=other is not None and engine.intents.read(other, meter) is not None,
+            other_pending=pending,
         )
         if undo is Undo.NOTHING:
             return _Left.NOTHING
