@@ -14,6 +14,7 @@ import pyarrow as pa
 from omnigraph.commit.engine import Engine, gather
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.lines import UNKNOWN_INTENT, GraphLines, owned_keys, read_lines, unresolved
+from omnigraph.commit.queue.refusals import checked_refusal
 from omnigraph.commit.txn import pinned_table
 from omnigraph.core import progress
 from omnigraph.core.clock import SYSTEM_CLOCK, Clock
@@ -159,6 +160,11 @@ def _intents(engine: Engine, meter: Meter) -> tuple[list[Intent], list[Problem]]
             what = "is waiting for its turn" if intent.plan is None else "has not ended"
             tables = ", ".join(sorted(intent.keys))
             problems.append(Problem(PENDING, "intent", f"the {intent.kind} {op} of {tables} {what}"))
+    for op in sorted(engine.intents.refused):
+        try:
+            checked_refusal(engine.store, op, meter)
+        except Corruption as error:
+            problems.append(Problem(DAMAGE, "unreadable-refusal", error.message))
     return found, problems
 
 

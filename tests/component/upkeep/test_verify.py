@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.commit.queue.refusals import KEY_TAKEN, Refusal, write_refusal
 from omnigraph.core.clock import Clock, ManualClock
 from omnigraph.core.ids import new_ulid
 from omnigraph.graph import Graph
@@ -136,6 +137,22 @@ def test_an_intent_that_does_not_read_is_damage(graph: Graph) -> None:
     engine_of(graph).store.create(key, b"{")
     [problem] = graph.verify().problems
     assert (problem.severity, problem.code) == ("damage", "unreadable-intent")
+    assert key in problem.message
+
+
+def test_a_refusal_that_was_altered_is_damage(graph: Graph) -> None:
+    engine = engine_of(graph)
+    head = engine.latest("main").state.head.commit_id
+    judged_at = {"manifest_version": 1, "head": head, "schema_id": "x"}
+    refusal = Refusal(new_ulid(), new_ulid(), {"code": KEY_TAKEN, "commit_id": head}, judged_at)
+    write_refusal(engine.store, refusal, refused_by=vars(engine.owner), now_us=1)
+    key = layout.refused_key(refusal.op)
+    assert graph.verify().problems == ()
+    data = engine.store.get(key)
+    assert data is not None
+    engine.store.replace(key, data.replace(b'"manifest_version":1', b'"manifest_version":2'))
+    [problem] = graph.verify().problems
+    assert (problem.severity, problem.code) == ("damage", "unreadable-refusal")
     assert key in problem.message
 
 

@@ -18,6 +18,8 @@ from omnigraph.store import KeyExists, Store, layout
 
 FORMAT: Final = 1
 KEY_TAKEN: Final = "key-taken"
+UNCHANGED: Final = "unchanged"
+OWNER_LOOKS: Final = (KEY_TAKEN, UNCHANGED)  # no errors: the owner plans again, and finds out what to answer
 
 
 class _JudgedAt(Document):
@@ -45,8 +47,8 @@ class RefusalModel(Document):
 
 @dataclass(frozen=True)
 class Refusal:
-    """``error``: an error body, or the code ``key-taken`` with the commit that has the idempotency key. ``judged_at``: the published
-    state that it rests on."""
+    """``error``: an error body, or the code ``key-taken`` with the commit that has the idempotency key, or ``unchanged`` where every row
+    of the offer is there already. ``judged_at``: the published state that it rests on."""
 
     op: str
     commit_id: str
@@ -56,7 +58,7 @@ class Refusal:
     @property
     def as_error(self) -> OmnigraphError | None:
         """The error for the caller; None where the owner has to look for itself."""
-        return None if self.error.get("code") == KEY_TAKEN else from_dict(self.error)
+        return None if self.error.get("code") in OWNER_LOOKS else from_dict(self.error)
 
 
 def write_refusal(
@@ -73,19 +75,24 @@ def write_refusal(
         "refused_at_us": now_us,
     }
     with contextlib.suppress(KeyExists):
-        store.create(layout.refused_key(refusal.op), documents.canonical(body), meter=meter)
+        store.create(layout.refused_key(refusal.op), documents.seal(body), meter=meter)
 
 
 def read_refusal(store: Store, op: str, meter: Meter | None = None) -> Refusal | None:
     """The refusal of this operation; None where there is none, or it does not read: the owner finds out by itself then."""
+    try:
+        return checked_refusal(store, op, meter)
+    except Corruption:
+        return None
+
+
+def checked_refusal(store: Store, op: str, meter: Meter | None = None) -> Refusal | None:
+    """The refusal of this operation, or None where there is none. ``Corruption`` where it does not read as it was written."""
     data = store.get(layout.refused_key(op), meter=meter)
     if data is None:
         return None
-    try:
-        with documents.refusals(layout.refused_key(op), "the refusal"):
-            found = documents.read(RefusalModel, data, format=FORMAT, named={"op": op})
-    except Corruption:
-        return None
+    with documents.refusals(layout.refused_key(op), "the refusal"):
+        found = documents.read(RefusalModel, data, format=FORMAT, sealed=True, named={"op": op})
     return Refusal(found.op, found.id, found.error, found.judged_at.model_dump())
 
 
