@@ -6,8 +6,10 @@ what it was to save.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from omnigraph.commit.intent_format import (
     INTENT_BYTES_MAX,
@@ -66,6 +68,15 @@ class Intents:
             return error
         return None
 
+    def disarm_all(self, ops: Sequence[str], meter: Meter | None = None) -> dict[str, OmnigraphError]:
+        """Delete the files of several operations, and say why those that are left are there."""
+        keys = {layout.intent_key(op): op for op in ops}
+        try:
+            failures = self._store.delete_many(keys, meter=meter)
+        except OmnigraphError as error:
+            return dict.fromkeys(ops, error)
+        return {keys[failure.key]: failure.error for failure in failures}
+
     def read(self, op: str, meter: Meter | None = None) -> Intent | None:
         """The intent, or None where it is gone: its operation has ended."""
         data = self._store.get(layout.intent_key(op), meter=meter)
@@ -76,12 +87,22 @@ class Intents:
         with self._lock:
             if op in self._known:
                 return self._known[op]
-        found = self.read(op, meter)
+        return self._remember(op, self.read(op, meter))
+
+    def _remember(self, op: str, found: Intent | None) -> Intent | None:
         with self._lock:
             self._known[op] = found
             while len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
         return found
+
+    def note(self, op: str, data: bytes) -> None:
+        """Remember what a file says that was read unread, unless one of the operation is known."""
+        with self._lock:
+            if op in self._known:
+                return
+        with contextlib.suppress(Corruption):  # whoever asks for it reads it again, and is told
+            self._remember(op, decode(op, data))
 
     def has_stamped(self, op: str, stamp: str) -> bool:
         with self._lock:

@@ -21,6 +21,11 @@ class PrepareAgain(Exception):
     """Raised by a preparer: the state that it was given is not one to answer from, so ask with a newer one."""
 
 
+class MetOthers(Exception):
+    """Leaves a write that has met writers of other processes, before its next plan: nothing of it is durable, and no plan of it is
+    open. Only where its request asks for that."""
+
+
 class CarriedOut(Exception):
     """Leaves a write whose request another writer has committed, from its offer: this is how it ended."""
 
@@ -33,7 +38,8 @@ class CarriedOut(Exception):
 class Request:
     """What the caller asked for, apart from the data. ``request`` and ``content`` are digests of the call and of its input,
     by which a repeated idempotency key is compared. ``several``: it stands for requests that its preparer admits, refuses and names.
-    ``offering``: how it shares plans with writers of other processes. ``carried``: it is one that another process has offered."""
+    ``offering``: how it shares plans with writers of other processes. ``carried``: it is one that another process has offered.
+    ``leaves``: raise ``MetOthers`` instead of queueing for its tables, so that its caller can write it in another way."""
 
     kind: str
     branch: str
@@ -47,6 +53,7 @@ class Request:
     several: bool = False
     offering: Offering | None = field(default=None, compare=False, repr=False)
     carried: RequestInfo | None = None
+    leaves: bool = False
     files: StagedFiles = field(default_factory=StagedFiles, compare=False, repr=False)
 
 

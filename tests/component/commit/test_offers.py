@@ -11,22 +11,30 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
+from omnigraph.commit.deadline import Deadline
 from omnigraph.commit.engine import MAIN, Engine
+from omnigraph.commit.intent import Intents
 from omnigraph.commit.intent_format import encode_offer
+from omnigraph.commit.queue.line import QueueLine
+from omnigraph.commit.queue.offers import OwnOffer
 from omnigraph.commit.queue.refusals import KEY_TAKEN, Refusal, read_refusal, write_refusal
 from omnigraph.commit.recovery.outcome import ABORTED, LANDED, PENDING, find_outcome
 from omnigraph.commit.recovery.recover import recover_all, recover_one
 from omnigraph.core import failpoints
+from omnigraph.core.clock import ManualClock
 from omnigraph.core.errors import KeyConflict, OmnigraphError, OutcomeUnknown, StoreUnavailable
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.graph import Graph
+from omnigraph.manifest.durable import Durability
 from omnigraph.manifest.rows import AbortRow, CommitRow
+from omnigraph.manifest.swap import Manifest
 from omnigraph.options import LoadOptions
 from omnigraph.store import layout, open_store
 from omnigraph.testing.content import faults_of
-from omnigraph.testing.offering import adding, leave_offer, offering_engine, queued
-from omnigraph.testing.operations import create, keys_of
+from omnigraph.testing.offering import adding, block, leave_offer, offering_engine, queued
+from omnigraph.testing.operations import create, displace, keys_of
+from omnigraph.write.group import carrying
 from omnigraph.write.load import load
 from tests.component.planted.scenes import rows
 
@@ -144,6 +152,128 @@ def test_a_refusal_that_cannot_be_withdrawn_is_no_answer(
     recover_all(third, meter=Meter())
     assert find_outcome(third, intent.request.id, Meter()).state == ABORTED
     assert third.store.list("__recovery/") == [] and faults_of(third) == []
+
+
+# --- how quick it is, as requests and files tell it ---------------------------------------------------------------------
+
+
+def test_the_first_plan_that_meets_another_writer_is_followed_by_an_offer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(str(tmp_path / "g"))
+    engine = Engine(open_store(str(tmp_path / "g")), offers=True, durability=Durability.COMMIT)
+    begun: list[str] = []
+    monkeypatch.setattr(OwnOffer, "begin", _noting(OwnOffer.begin, lambda _, op, offer: begun.append(offer.info.id)))
+    with failpoints.armed("arm.before", lambda **_: displace(engine, T1)):
+        receipt = adding(engine, "a", mode="append")()
+    assert begun == [receipt.commit_id]
+    assert rows(engine, T1) == ["a"] and faults_of(engine) == []
+
+
+def test_a_writer_that_has_met_others_asks_nothing_before_it_queues(
+    three: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, *_ = three
+    asked: list[str] = []
+    for name in ("moved", "open_latest"):
+        monkeypatch.setattr(Manifest, name, _noting(getattr(Manifest, name), lambda *_, name=name: asked.append(name)))
+    monkeypatch.setattr(Intents, "arm", _noting(Intents.arm, lambda *_: asked.append("ticket")))
+    adding(mine, "a", mode="append")()
+    assert asked[0] == "ticket"
+
+
+def test_the_files_of_a_plan_and_of_what_it_carried_go_together(
+    three: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a waiter behind sees some of them without the others, and waits for one that has ended."""
+    gone: list[list[str]] = []
+    monkeypatch.setattr(Intents, "disarm_all", _noting(Intents.disarm_all, lambda _, ops, __: gone.append(list(ops))))
+    with queued(three[0], [T1]) as queue:
+        for number, engine in enumerate(three):
+            queue.start(adding(engine, f"row-{number}", mode="append"))
+        offers = [one.op for one in queue.offers()]
+    assert gone == [offers]
+
+
+def test_a_front_that_carries_looks_at_the_queue_once_for_offers_and_for_older_tickets(
+    three: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other, _ = three
+    with queued(mine, [T1]) as queue:
+        queue.start(adding(mine, "a", mode="append"))
+        queue.start(adding(other, "b", mode="append"))
+        offers = [one.op for one in queue.offers()]
+        listed: list[int] = []
+        carried: list[int] = []
+        monkeypatch.setattr(mine.intents, "names", _noting(mine.intents.names, lambda *_: listed.append(1)))
+        monkeypatch.setattr(Intents, "disarm_all", _noting(Intents.disarm_all, lambda *_: carried.append(len(listed))))
+        monkeypatch.setattr(QueueLine, "read_offers", _noting(QueueLine.read_offers, lambda *_: listed.clear()))
+    assert len(offers) == 2 and carried == [1]
+
+
+def test_an_offer_that_changes_nothing_is_answered_by_the_front(
+    three: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, same, _ = three
+    adding(Engine(open_store(mine.store.uri)), "there")()
+    told: list[Any] = []
+    monkeypatch.setattr(carrying, "write_refusal", _noting(write_refusal, lambda _, one, **__: told.append(one)))
+    with queued(mine, [T1]) as queue:
+        queue.start(adding(mine, "a"))
+        ended = queue.start(adding(same, "there"))
+        offers = queue.offers()
+    assert [(one.op, one.error) for one in told] == [(offers[1].op, {"code": "unchanged"})]
+    assert ended.error is None and ended.value.commit_id is None and ended.value.tables[T1].unchanged == 1
+    assert offers[1].request is not None
+    assert find_outcome(mine, offers[1].request.id, Meter()).state == ABORTED
+    assert sorted(rows(mine, T1)) == ["a", "there"] and mine.store.list("__recovery/") == []
+    assert faults_of(mine) == []
+
+
+@pytest.mark.parametrize(("company", "pauses"), [(1, 0), (3, 1)], ids=["alone", "of three"])
+def test_a_front_waits_once_for_those_that_were_answered_with_it(
+    three: list[Engine], monkeypatch: pytest.MonkeyPatch, company: int, pauses: int
+) -> None:
+    mine, *_ = three
+    slept: list[float] = []
+    clock = ManualClock()
+    monkeypatch.setattr(clock, "sleep", slept.append)
+    mine.clock = clock
+    mine.timing.note_company(company)
+    line = QueueLine(mine, MAIN, frozenset([T1]), Deadline(clock, 60), Meter())
+    line.read_offers(new_ulid())
+    assert line.offers_behind(new_ulid()) == []
+    assert slept == [mine.timing.linger_s] * pauses
+
+
+def test_whoever_is_answered_by_a_plan_knows_how_many_requests_it_had(three: list[Engine]) -> None:
+    with queued(three[0], [T1]) as queue:
+        for number, engine in enumerate(three):
+            queue.start(adding(engine, f"row-{number}", mode="append"))
+    assert [engine.timing.company for engine in three] == [3, 3, 3]
+
+
+def test_a_waiter_forgets_a_front_of_other_tables(three: list[Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, other, _ = three
+    elsewhere = block(other, [T2])
+    glanced: list[str] = []
+    monkeypatch.setattr(mine.intents, "glance", _noting(mine.intents.glance, lambda op, *_: glanced.append(op)))
+    with queued(other, [T1]) as queue:
+        ended = queue.start(adding(mine, "a", mode="append"))
+        for _ in range(3000):
+            if len(set(glanced)) > 1:
+                break
+            queue._threads[0].join(0.01)
+    assert ended.error is None and glanced.count(elsewhere) == 1
+    other.intents.disarm(elsewhere)
+
+
+def _noting(real: Callable[..., Any], note: Callable[..., object]) -> Callable[..., Any]:
+    def call(*given: Any, **named: Any) -> Any:
+        note(*given, **named)
+        return real(*given, **named)
+
+    return call
 
 
 # --- what is no offer, or not for us ------------------------------------------------------------------------------------

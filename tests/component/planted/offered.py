@@ -14,7 +14,7 @@ from omnigraph.commit.advance import RECOVERY, Answer, Swap, Terms, advance
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.protocol import compensate, planning
-from omnigraph.commit.queue import offers
+from omnigraph.commit.queue import arming, offers, refusals
 from omnigraph.commit.queue.arming import Arming
 from omnigraph.commit.queue.offers import OwnOffer
 from omnigraph.commit.queue.refusals import Refusal, write_refusal
@@ -136,12 +136,32 @@ def refused_by_one_and_landed_by_an_older_one(engines: Engines) -> list[str]:
     with queued(owner, [T1]) as queue:
         ended = queue.start(adding(owner, "b", mode="append"))
         [intent] = queue.offers()
-        with failpoints.armed("carry.before_told", "raise"), contextlib.suppress(failpoints.FailpointHit):
+        with failpoints.armed("carry.before_told", "raise"), contextlib.suppress(OutcomeUnknown):
             carry_out(older, [intent], adding(older, "older", mode="append"))
         judged = {"manifest_version": state.version, "head": state.head.commit_id, "schema_id": state.schema.id}
         refusal = Refusal(intent.op, _offered(intent), {"error": "no", "code": "data-invalid", "hint": ""}, judged)
         write_refusal(owner.store, refusal, refused_by=vars(owner.owner), now_us=1)
+    recovered(engines())
     return [*_told(ended, _offered(intent)), *wrong(engines(), {T1: ["b", "older"]})]
+
+
+def a_refusal_is_altered(engines: Engines) -> list[str]:
+    """One bit of the file is flipped, on a disk that does not notice; what it says still reads."""
+    owner = _offering(engines)
+    state = owner.latest("main").state
+    with queued(engines(), [T1]) as queue:
+        ended = queue.start(adding(owner, "b", mode="append"))
+        [intent] = queue.offers()
+        judged = {"manifest_version": state.version, "head": state.head.commit_id, "schema_id": state.schema.id}
+        error = {"error": "row 1", "code": "data-invalid", "hint": ""}
+        other = Refusal(new_ulid(), _offered(intent), error, judged)
+        write_refusal(owner.store, other, refused_by=vars(owner.owner), now_us=1)
+        data = owner.store.get(layout.refused_key(other.op))
+        assert data is not None
+        owner.store.create(layout.refused_key(intent.op), data.replace(other.op.encode(), intent.op.encode()))
+        owner.store.delete(layout.refused_key(other.op))
+    found = [] if ended.error is None else [f"the caller was told {ended.error!r}"]
+    return [*found, *wrong(engines(), {T1: ["b"]})]
 
 
 def a_dead_offer_is_ended_and_then_carried(engines: Engines) -> list[str]:
@@ -193,6 +213,12 @@ def an_older_writer_lands_what_its_owner_leads_with(engines: Engines) -> list[st
     failpoints.disarm()
     recovered(engines())
     return [*_told(ended, _offered(intent)), *wrong(engines(), {T1: ["b", "older"]})]
+
+
+def an_owner_without_a_position_left(engines: Engines) -> list[str]:
+    """The same where the owner has to queue anew for its next plan."""
+    with mock.patch.object(arming, "LEASE_PLANS_MAX", 1):
+        return an_older_writer_lands_what_its_owner_leads_with(engines)
 
 
 def an_older_writer_comes_after_its_owner(engines: Engines) -> list[str]:
@@ -351,7 +377,19 @@ def arming_over_the_ticket(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Arming, "_follow_ticket", lambda self, _op, data: self.replace_by(data))
 
 
+def queueing_over_an_open_offer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Arming, "_queues", property(lambda self: self.op is None and self._engine.timing.contended))
+
+
+def not_comparing_the_checksum(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(refusals.documents, "unseal", lambda raw: {key: raw[key] for key in raw if key != "checksum"})
+
+
 DEFECTS = {
+    "an owner queues anew before it has looked for its offer": Defect(
+        an_owner_without_a_position_left, queueing_over_an_open_offer
+    ),
+    "a refusal is believed without its checksum": Defect(a_refusal_is_altered, not_comparing_the_checksum),
     "an offer is looked up back to the plan's base only": Defect(
         an_offer_that_landed_long_ago, looking_back_to_the_base_only
     ),

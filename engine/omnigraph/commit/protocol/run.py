@@ -32,7 +32,7 @@ from omnigraph.commit.protocol.own_lines import inherited, own_lines
 from omnigraph.commit.protocol.planning import plan_of
 from omnigraph.commit.protocol.publish import NotPublished, Published, publish, publish_change
 from omnigraph.commit.queue.arming import Arming
-from omnigraph.commit.request import Outcome, PrepareAgain, Prepared, Request
+from omnigraph.commit.request import MetOthers, Outcome, PrepareAgain, Prepared, Request
 from omnigraph.commit.steps import Staged, stage
 from omnigraph.commit.txn import Txn, open_txn, still_newest
 from omnigraph.core import operation, progress
@@ -69,6 +69,8 @@ def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Out
         with Arming.of(engine, *asked, deadline=deadline, meter=meter) as arming:
             while True:
                 deadline.check("writing", last)
+                if request.leaves and engine.timing.contended:
+                    raise MetOthers
                 newest = arming.admit()
                 txn = open_txn(engine, request.branch, deadline=deadline, meter=meter, newest=newest)
                 if arming.wait_first(txn):

@@ -119,15 +119,34 @@ class Arming:
 
         Returns the newest state, asked for as soon as nothing is ahead; None if nothing was.
         """
+        self._queue_up()
         if self.op is None or self._lease is not None:
             return None
-        newest = self._line.wait_for_front(self.op, offered=self._own.is_open)
+        newest = self._line.wait_for_front(self.op, offered=None if self._own.info is None else self._own.info.id)
         if self._own.is_open and self._line.offer_ended(self.op):
             self._follow_offer()
             return None
         self._admitted_at = self._engine.clock.monotonic()
         self._start_heartbeat()
+        if self._wanted.offering is not None:
+            self._line.read_offers(self.op)
         return newest
+
+    def _queue_up(self) -> None:
+        """Create a ticket on the state that this process knows, where writers have met lately. What it says of the tables need not be
+        of the newest state, which changes while it waits."""
+        known = self._engine.known(self._wanted.branch)
+        if known is not None and known.state.head.closed is None and self._queues:
+            name = self._wanted.branch if isinstance(self._wanted.branch, str) else self._wanted.branch.name
+            txn = Txn(self._engine, name, known, self._deadline, self._meter)
+            self.enqueue(known.state, self._own.encoded(txn))
+
+    @property
+    def _queues(self) -> bool:
+        """Whether to create a ticket before the next plan: writers have met lately, and this one has none. Not over an offer that is
+        open: it may have landed, and another one would land beside it."""
+        free = self.op is None and not self._own.is_open and not self._answers_first
+        return free and bool(self._wanted.keys) and self._engine.timing.contended
 
     def wait_first(self, txn: Txn) -> bool:
         """Create a ticket where writers have met lately and this one has none. True: it queues now, so wait first.
@@ -135,7 +154,7 @@ class Arming:
         An offer that was made before is looked for in this state, which the next plan is made on: what has landed by then is an end,
         and what lands later the publish of that plan finds."""
         self._own.look(txn.held)
-        if self.op is not None or not self._wanted.keys or not self._engine.timing.contended or self._answers_first:
+        if not self._queues:
             return False
         self.enqueue(txn.state, self._own.encoded(txn))
         return True
@@ -152,7 +171,7 @@ class Arming:
 
     def overtaken(self) -> bool:
         """The second look: an older ticket may have been on its way when we listed. It also comes before a lease."""
-        if self.op is None or not self._line.ahead(self.op):
+        if self.op is None or not self._line.ahead_now(self.op):
             return False
         if self._lease is not None:
             self._forget()
@@ -352,9 +371,10 @@ class Arming:
     # --- finish -----------------------------------------------------------------------------------------------------
 
     def published(self, op: str) -> None:
-        """The swap was made: delete the intent beside the look at the boundary, unless the position is kept as a lease."""
+        """The swap was made: delete the intent beside the look at the boundary, unless the position is kept as a lease, or the plan
+        has carried out offers: their files go with it, so that nobody behind sees some of them without the others."""
         failpoints.hit("disarm.before")
-        if not self._may_lease():
+        if not self._guests and not self._may_lease():
             self._deleting = self._engine.spawn(self._engine.intents.disarm, op, self._meter)
 
     def finish(self, op: str, *, published: bool = False, landed: bool = False) -> OmnigraphError | None:
@@ -362,13 +382,20 @@ class Arming:
         ours has ``published`` it. ``landed``: it was published, by us or by another process.
 
         Returns why a file is still there, if one is."""
+        guests = self._guests if landed else ()
         if landed:
             self._own.close()
+            self._engine.timing.note_company(len(guests) + 1)
         deleting, self._deleting = self._deleting, None
         if deleting is None and published and self._may_lease():
+            self._end_guests(guests)
             self._offer_lease(self.op or op)
             return self._left_behind()
-        warning = self._engine.intents.disarm(op, self._meter) if deleting is None else deleting.result()
+        if deleting is not None:
+            warning = deleting.result()
+            self._end_guests(guests)
+        else:
+            warning = self._end_guests(guests, op)
         self._forget()
         failpoints.hit("disarm.after")
         return warning or self._left_behind()
@@ -379,6 +406,21 @@ class Arming:
         self._forget()
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _guests(self) -> tuple[str, ...]:
+        """The operations whose offers the plan has carried out."""
+        return () if self._wanted.offering is None else self._wanted.offering.guests
+
+    def _end_guests(self, guests: tuple[str, ...], *own: str) -> OmnigraphError | None:
+        """Delete the files of offers whose commits are published, which is how their owners learn of it, and our own. Returns why our
+        own is still there, if it is; an offer whose file stays finds its commit when its turn comes."""
+        if not guests:
+            return self._engine.intents.disarm(own[0], self._meter) if own else None
+        failpoints.hit("carry.before_told")
+        left = self._engine.intents.disarm_all((*own, *guests), self._meter)
+        failpoints.hit("carry.after_told")
+        return next((left[op] for op in own if op in left), None)
 
     def _may_lease(self) -> bool:
         """Whether the position goes on after this plan: the next write of this process is likely to come at once."""

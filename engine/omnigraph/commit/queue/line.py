@@ -22,9 +22,6 @@ from omnigraph.table.dataset import TableRef
 
 RECOVER_MIN_S = 1.0  # given to the end of a dead operation in our way, however little time is left for our own write
 OFFERS_BYTES_MAX = 4 * 1024 * 1024
-OFFER_RANK_MAX = (
-    2  # an offer is carried out wherever it stands in the queue, so its owner looks as often as those in front
-)
 GLANCES = 16  # at the file of the front alone, between two looks at the whole queue
 
 
@@ -39,19 +36,22 @@ class QueueLine:
         self._meter = meter
         self._watch = FrontWatch(engine.timing, engine.clock)
         self._elsewhere: set[str] = set()  # operations that are not in our way
-        self._listed: frozenset[str] = frozenset()
+        self._listed: tuple[tuple[str, str], ...] = ()  # (operation, change stamp) of the last look at the whole queue
+        self._ended = False  # our own file was seen to be gone since
+        self._fresh = False  # whether that look came after the wait, so that it need not be repeated
+        self._reading: Future[None] | None = None
 
     def ignore(self, op: str) -> None:
         self._elsewhere.add(op)
 
-    def wait_for_front(self, op: str, *, offered: bool = False) -> Future[Held] | None:
-        """Wait until nothing is ahead of ``op``. The newest state, on its way, if something was. ``offered``: or until the offer that
-        its file makes has ended."""
+    def wait_for_front(self, op: str, *, offered: str | None = None) -> Future[Held] | None:
+        """Wait until nothing is ahead of ``op``. The newest state, on its way, if something was. ``offered``: the commit id that its
+        file offers, if it does; then also until that offer has ended."""
         front: str | None = None
         seen = b""  # the front's file as it was last
         while True:
             ahead = self.ahead(op)
-            if offered and self.offer_ended(op):
+            if offered is not None and self.offer_ended(op):
                 return None
             if not ahead:
                 return None if front is None else self._load_newest(front, seen)
@@ -69,16 +69,32 @@ class QueueLine:
                     self._check_deadline()
                     continue
             self._check_deadline()
-            seen = self._pause(ahead, offered=offered)
+            if offered is None:
+                seen = self._pause(ahead)
+                continue
+            seen = self._pause_offered(op, offered, front)
+            if self._ended:
+                return None
 
     def ahead(self, op: str) -> list[tuple[str, str]]:
         """(operation, change stamp) of the entries ahead of us, oldest first. Only the last is guaranteed to overlap our
         tables; older ones are not read, because while that one is there no other matters."""
         started = self._engine.clock.monotonic()
-        listed = self._engine.intents.names(self._meter)
+        self._list()
         self._engine.timing.note_request(self._engine.clock.monotonic() - started)
-        self._listed = frozenset(other for other, _ in listed)
-        found = [(other, stamp) for other, stamp in listed if other not in self._elsewhere and other < op]
+        return self._ahead_in_list(op)
+
+    def ahead_now(self, op: str) -> bool:
+        """Whether anything is ahead of us, by a look after the wait: the one that offers were read by, if there was one."""
+        fresh, self._fresh = self._fresh, False
+        return bool(self._ahead_in_list(op) if fresh else self.ahead(op))
+
+    def _list(self) -> None:
+        self._listed = tuple(self._engine.intents.names(self._meter))
+        self._ended = False
+
+    def _ahead_in_list(self, op: str) -> list[tuple[str, str]]:
+        found = [(other, stamp) for other, stamp in self._listed if other not in self._elsewhere and other < op]
         while found and not self._in_our_way(found[-1][0]):
             self._elsewhere.add(found.pop()[0])
         return found
@@ -86,17 +102,45 @@ class QueueLine:
     # --- offers -----------------------------------------------------------------------------------------------------
 
     def offer_ended(self, op: str) -> bool:
-        """Whether our own file was gone at the last listing, or was refused: then the newest state says how the offer ended."""
-        return op not in self._listed or op in self._engine.intents.refused
+        """Whether our own file was gone when we last looked, or was refused: then the newest state says how the offer ended."""
+        return self._ended or all(other != op for other, _ in self._listed) or op in self._engine.intents.refused
+
+    def read_offers(self, op: str) -> None:
+        """Begin to read what others offer, beside the look at the newest state."""
+        self._reading = self._engine.spawn(self._read_offers, op)
+
+    def _read_offers(self, op: str) -> None:
+        """Those that are known to be there, then those that came meanwhile. Where the last plan had more requests, the owners of the
+        others were answered when this writer was, and are about to come back: wait for them a moment."""
+        self._read_later(op)
+        if len(self._offers(op)) + 1 < self._engine.timing.company:
+            self._engine.clock.sleep(self._engine.timing.linger_s)
+        self._list()
+        self._read_later(op)
+
+    def _read_later(self, op: str) -> None:
+        intents = self._engine.intents
+        later = [one for one in self._listed if one[0] > op]
+        side_by_side(self._stamped, [one for one in later if not intents.has_stamped(*one)])
 
     def offers_behind(self, op: str) -> list[Intent]:
         """The offers of later entries that name some of our tables and no other, oldest first, as many as a plan may take."""
+        reading, self._reading = self._reading, None
+        if reading is None:
+            self._list()
+            self._read_later(op)
+        else:
+            reading.result()
+        self._fresh = True
+        return self._offers(op)
+
+    def _offers(self, op: str) -> list[Intent]:
         intents = self._engine.intents
-        listed = [(other, stamp) for other, stamp in intents.names(self._meter) if other > op]
-        side_by_side(self._stamped, [one for one in listed if not intents.has_stamped(*one)])
         found: list[Intent] = []
         size = 0
-        for other, stamp in listed:
+        for other, stamp in self._listed:
+            if other <= op:
+                continue
             intent = self._stamped(other, stamp)
             if intent is None or intent.offer is None or other in intents.refused or not self._is_ours(intent):
                 continue
@@ -151,12 +195,31 @@ class QueueLine:
     def _check_deadline(self) -> None:
         self._deadline.check("waiting for other writers of the same tables")
 
-    def _pause(self, ahead: list[tuple[str, str]], *, offered: bool = False) -> bytes:
+    def _pause_offered(self, op: str, commit_id: str, front: str) -> bytes:
+        """The same for a writer that the front may carry out, wherever it stands in the queue: the end of the front's plan is news
+        for each of them. One that the plan carries watches its own file, which goes when its commit is published."""
+        watched, seen = front, b""
+        for _ in range(GLANCES):
+            self._engine.clock.sleep(self._engine.timing.poll_offered_s())
+            found = self._engine.intents.glance(watched, self._meter)
+            if found is None:
+                self._ended = watched == op
+                return seen
+            if watched == front and found != seen:
+                seen = found
+                self._engine.intents.note(front, found)
+                if not self._in_our_way(front):
+                    self._elsewhere.add(front)
+                    return b""
+                if commit_id.encode() in found:
+                    watched = op
+            if self._deadline.left() <= 0:
+                break
+        return b""
+
+    def _pause(self, ahead: list[tuple[str, str]]) -> bytes:
         """Sleep until it is worth looking at the queue again. Directly behind the front, reading its file alone is quicker.
-        Returns what that file said before it went, if it went. ``offered``: our own file tells as much, so both are listed."""
-        if offered:
-            self._engine.clock.sleep(self._engine.timing.poll_s(min(len(ahead), OFFER_RANK_MAX)))
-            return b""
+        Returns what that file said before it went, if it went."""
         if len(ahead) > 1:
             self._engine.clock.sleep(self._engine.timing.poll_s(len(ahead)))
             return b""

@@ -88,6 +88,8 @@ class OwnOffer:
         assert isinstance(commit, CommitRow)
         self._engine.durable.acknowledge(commit.version or held.version, held)
         swap = self._engine.history.swap_of(held, commit, self._meter)
+        rows = (one for one in held.state.tail if isinstance(one, CommitRow))
+        self._engine.timing.note_company(sum(one.plan == commit.plan for one in rows))
         self.close()  # not before: an error until here says nothing of the write
         raise CarriedOut(Outcome(commit, rows=(commit,), swap=swap))
 

@@ -29,6 +29,9 @@ CONTENDED_COMMITS = 30.0
 POLL_COMMITS = 0.5
 REJOIN_COMMITS = 0.25  # of an uncontended commit, before the second attempt of a publish
 POLL_FIRST = 0.05  # directly behind the front, where every poll is idle time for all. Measured: a third more commits
+LINGER_COMMITS = 0.2  # for requests that were answered together with the last one of this process
+LINGER_MAX_S = 0.2
+POLL_OFFERED = 0.2  # an offer ends with the plan of the front, wherever it stands in the queue
 POLL_MIN_S = 0.002
 POLL_MAX_S = 0.5
 LEASE_GAP_COMMITS = 0.5  # how long a queue position is kept for a next write that has not come yet ...
@@ -63,6 +66,7 @@ class ContentionTiming:
         self._aware_until = 0.0
         self._ended_at = float("-inf")
         self._follows_soon = False
+        self._company = 1
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -119,6 +123,21 @@ class ContentionTiming:
             lasts = max(CONTENDED_MIN_S, CONTENDED_COMMITS * self._slowest)
             self._contended_until = self._clock.monotonic() + lasts
 
+    def note_company(self, requests: int) -> None:
+        """The plan that answered the last request of this process had so many, of all processes."""
+        with self._lock:
+            self._company = requests
+
+    @property
+    def company(self) -> int:
+        """How many requests are likely to be there for one plan."""
+        with self._lock:
+            return self._company
+
+    @property
+    def linger_s(self) -> float:
+        return min(LINGER_COMMITS * self.commit_s, LINGER_MAX_S)
+
     def note_death(self) -> None:
         """An owner was found dead, by nothing but its silence."""
         with self._lock:
@@ -158,6 +177,10 @@ class ContentionTiming:
         """How long to sleep before looking again, with ``rank - 1`` others between us and the front."""
         wanted = self.commit_s * (POLL_FIRST if rank <= 1 else POLL_COMMITS * rank)
         return min(max(wanted, POLL_MIN_S), POLL_MAX_S) * self._rng.uniform(0.5, 1.5)
+
+    def poll_offered_s(self) -> float:
+        """The same for a writer whose request the front may carry out."""
+        return min(max(self.commit_s * POLL_OFFERED, POLL_MIN_S), POLL_MAX_S) * self._rng.uniform(0.5, 1.5)
 
     def jitter_s(self, attempt: int) -> float:
         """Pause before publish attempt ``attempt`` (from 2)."""

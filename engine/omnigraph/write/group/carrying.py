@@ -16,11 +16,9 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.intent import Intent
 from omnigraph.commit.offering import Offer, Offering
 from omnigraph.commit.plan import REQUESTS_MAX, RequestInfo
-from omnigraph.commit.queue.combine import side_by_side
-from omnigraph.commit.queue.refusals import KEY_TAKEN, Refusal, write_refusal
+from omnigraph.commit.queue.refusals import KEY_TAKEN, UNCHANGED, Refusal, write_refusal
 from omnigraph.commit.request import Prepared, Request
 from omnigraph.commit.txn import Txn, still_newest
-from omnigraph.core import failpoints
 from omnigraph.core.errors import Conflict, InvalidInput, NotFound, OmnigraphError, Overloaded
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
@@ -170,6 +168,14 @@ class Carrying:
             if carried is not None and member in self._ops:
                 self._refuse(txn, self._ops[member], carried.id, error.to_dict())
 
+    def leave(self, txn: Txn, idle: Sequence[Member]) -> None:
+        """Guests that change nothing in this state: nothing is published for them, so their owners are told at once to look for
+        themselves, instead of when their turn comes."""
+        for member in idle:
+            carried = member.request.carried
+            if carried is not None and member in self._ops:
+                self._refuse(txn, self._ops[member], carried.id, {"code": UNCHANGED})
+
     def _refuse(self, txn: Txn, op: str, commit_id: str, error: Mapping[str, object]) -> None:
         """Say why. Only of a state that is certainly published; that it fails costs its owner the wait for its turn."""
         if op in self._told:
@@ -193,13 +199,6 @@ class Carrying:
             )
             self._told.add(op)
 
-    def landed(self, members: Sequence[Member]) -> None:
-        """The commits of these guests are published: delete their files, which is how their owners learn of it."""
-        ops = [(self._ops[member],) for member in members if member in self._ops]
-        if ops:
-            failpoints.hit("carry.before_told")
-            with contextlib.suppress(
-                RuntimeError
-            ):  # no thread is to be had: they find their commits when their turn comes
-                side_by_side(lambda op: self._engine.intents.disarm(op, self._meter), ops)
-            failpoints.hit("carry.after_told")
+    def plan(self, members: Sequence[Member]) -> None:
+        """These are the requests of the next plan: once it is published, the files of the guests among them are deleted."""
+        self._offering.guests = tuple(self._ops[member] for member in members if member in self._ops)

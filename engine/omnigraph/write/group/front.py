@@ -6,6 +6,7 @@ form the next group. A group of two or more runs on a thread of its own: interru
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 import weakref
@@ -17,7 +18,7 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.offering import Offering
 from omnigraph.commit.protocol.admission import check_request
 from omnigraph.commit.protocol.run import run
-from omnigraph.commit.request import Outcome, Request
+from omnigraph.commit.request import MetOthers, Outcome, Request
 from omnigraph.core.meter import Meter
 from omnigraph.write.group.carrying import offering_of
 from omnigraph.write.group.member import Author, Call, Member, Stage
@@ -68,7 +69,7 @@ def _lead(engine: Engine, queue: GroupQueue, member: Member) -> Outcome | None:
     try:
         members = queue.gather(member, engine.timing.commit_s)
         if len(members) == 1:
-            return _offering(engine, queue, member) if meets_others(engine) else _alone(engine, member)
+            return _first_alone(engine, queue, member) if engine.offers else _alone(engine, member)
         group = Group(engine, queue, members, Meter(), Offering() if engine.offers else None)
         context = contextvars.copy_context()
         try:
@@ -83,9 +84,17 @@ def _lead(engine: Engine, queue: GroupQueue, member: Member) -> Outcome | None:
     return None
 
 
+def _first_alone(engine: Engine, queue: GroupQueue, member: Member) -> Outcome:
+    """The way of every single write until writers of other processes are met: then offer the input, and carry out what they offer."""
+    if not meets_others(engine):
+        with contextlib.suppress(MetOthers):
+            return _alone(engine, member, leaves=True)
+    return _offering(engine, queue, member)
+
+
 def meets_others(engine: Engine) -> bool:
-    """Whether to write as one of several processes that wait for the same tables: offer the input, and carry out what others offer."""
-    return engine.offers and engine.timing.contended
+    """Whether writers of the same tables were met in other processes lately."""
+    return engine.timing.contended
 
 
 def _offering(engine: Engine, queue: GroupQueue, member: Member) -> Outcome:
@@ -98,10 +107,9 @@ def _offering(engine: Engine, queue: GroupQueue, member: Member) -> Outcome:
     return outcome
 
 
-def _alone(engine: Engine, member: Member) -> Outcome:
-    request = member.request
-    left = member.deadline.left()
-    return run(engine, replace(request, deadline_s=max(DEADLINE_MIN_S, left)), member.author.prepare, member.meter)
+def _alone(engine: Engine, member: Member, *, leaves: bool = False) -> Outcome:
+    left = max(DEADLINE_MIN_S, member.deadline.left())
+    return run(engine, replace(member.request, deadline_s=left, leaves=leaves), member.author.prepare, member.meter)
 
 
 def _called(queue: GroupQueue, member: Member) -> Call:

@@ -92,6 +92,8 @@ class Group:
     def prepare(self, txn: Txn) -> Prepared | None:
         """Admit and judge those that are still to be answered, in this state."""
         self._planned = ()
+        if self._carrying is not None:
+            self._carrying.plan(())
         answers: dict[Member, Answer] = {}
         judgement, lowered = self._judged(txn, self._candidates(txn, answers))
         answers.update(judgement.refused)
@@ -103,6 +105,8 @@ class Group:
         if not lowered.steps:
             return None
         self._planned = lowered.members
+        if self._carrying is not None:
+            self._carrying.plan(lowered.members)
         written = {step.key for step in lowered.steps}
         changes = [change for one in judgement.taken for change in one.changes.values()]
         # Rows that are there already are not written, yet edges lean on them: their tables were read.
@@ -126,6 +130,7 @@ class Group:
             # A plan answers at least one request of its own.
             if not waiting and any(not self._carries(member) for member in lowered.members):
                 self._carrying.refuse(txn, judgement.refused)
+                self._carrying.leave(txn, lowered.idle)
                 return replace(judgement, refused=mine, waiting=waiting), lowered
         judgement = judge(own, txn)
         return judgement, lower_together(txn, judgement.taken)
@@ -206,8 +211,6 @@ class Group:
     def _tell(self, outcome: Outcome) -> None:
         shared = len(outcome.rows) > 1 or len(self._members) > 1
         cost = replace(self._meter.snapshot(), exact=False, shared_by=max(1, len(outcome.rows))) if shared else None
-        if self._carrying is not None:
-            self._carrying.landed(self._planned)
         for member, row in zip(self._planned, outcome.rows, strict=True):
             own = replace(outcome, row=row, cost=cost)
             if member.pressure is not None and member.pressure.level is not Level.NONE:
