@@ -61,11 +61,13 @@ def together(root: str, workers: Iterable[Child], upkeep: Iterable[Child], limit
 
 
 def live(say: Say, root: str, who: str, name: str, lives: int) -> None:
-    """Make the branch, write to it and delete it, so many times, beside others who do the same under the same name."""
+    """Make the branch, write to it and delete it, so many times, beside others who do the same under the same name.
+
+    Others may delete each life before its write: there are more lives until one was written to."""
     with graphs.open(root, actor=who) as graph:
-        made = 0
+        made = wrote = 0
         for turn in range(lives * TURNS_MAX):
-            if made == lives:
+            if made >= lives and wrote:
                 break
             info = _tried(say, name, graph.branches.create, name)
             if info is not None:
@@ -73,6 +75,7 @@ def live(say: Say, root: str, who: str, name: str, lives: int) -> None:
                 say(("made", name, info.identity))
             row = f"{who}-{turn}"
             if info is not None and _tried(say, name, _load, graph, name, row) is not None:
+                wrote += 1
                 say(("wrote", name, identity_of(graph, name), row))
             gone = _tried(say, name, graph.branches.delete, name)
             if gone is not None:
