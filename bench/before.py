@@ -28,7 +28,7 @@ from omnigraph.testing.faults import FaultProxyProcess
 
 BULK = Path(__file__).with_name("bulk_writes.py")
 THREADS = (1, 8, 64)
-PROCESSES = (1, 4, 12)
+PROCESSES = (4, 12)
 NODES = 1_000_000
 RELAXED = {"OMNIGRAPH_DURABILITY": "relaxed"}
 STARTS = {
@@ -61,7 +61,7 @@ def _on_disk(tree: Path, quick: bool, how: str, theirs: Mapping[str, str], ours:
     roots = Roots()
     try:
         threads, rounds = ((1, 8), 1) if quick else (THREADS, 5)
-        rows = list(_small(_sides(tree, theirs, ours), roots, quick, threads, rounds))
+        rows = list(_small(_sides(tree, theirs, ours), roots, threads, 5 if quick else 20, rounds))
     finally:
         roots.close()
     return _shown(f"Small writes on a disk before and now, {how}", rows)
@@ -73,7 +73,7 @@ def _on_a_slow_store(tree: Path, quick: bool) -> Table:
         try:
             proxy.slow(SLOW_S)
             sides = _sides(tree, {}, {})
-            rows = list(_small(sides, roots, quick, (8,) if quick else THREADS, rounds=1 if quick else 3))
+            rows = list(_small(sides, roots, (8,) if quick else THREADS, 2 if quick else 6, 1 if quick else 3))
         finally:
             roots.close()
     return _shown("Small writes before and now, through a store where each request takes 20 ms", rows)
@@ -83,14 +83,13 @@ def _sides(tree: Path, theirs: Mapping[str, str], ours: Mapping[str, str]) -> tu
     return Side("before", tree, theirs), Side("now", HERE, ours)
 
 
-def _small(
-    sides: Sequence[Side], roots: Roots, quick: bool, threads: Sequence[int], rounds: int
-) -> Iterator[list[Any]]:
+def _small(sides: Sequence[Side], roots: Roots, threads: Sequence[int], each: int, rounds: int) -> Iterator[list[Any]]:
+    """``each``: commits of one process."""
     for count in threads:
-        commits = {1: 40, 8: 80, 64: 192}[count] // (4 if quick else 1)
+        commits = max(2 * each, 2 * count)
         yield from _compared(f"1 process, {count} threads", _in_turns(sides, roots, 1, count, commits, rounds))
-    for count in (2,) if quick else PROCESSES[1:]:
-        found = _in_turns(sides, roots, count, 1, 5 if quick else 20, rounds)
+    for count in PROCESSES:
+        found = _in_turns(sides, roots, count, 1, each, rounds)
         yield from _compared(f"{count} processes, one table", found)
 
 
@@ -154,7 +153,7 @@ def _shown(title: str, rows: list[list[Any]]) -> Table:
 
 
 def _bulk(tree: Path, quick: bool) -> Table:
-    nodes, rounds = (20_000, 1) if quick else (NODES, 5)
+    nodes, rounds = (20_000, 1) if quick else (NODES, 3)
     folder = Path(tempfile.mkdtemp(prefix="omnigraph-bench-"))
     rows: list[list[Any]] = []
     try:
