@@ -9,6 +9,7 @@ from omnigraph.commit.engine import Engine
 from omnigraph.commit.recovery.outcome import LANDED, find_outcome
 from omnigraph.commit.recovery.recover import recover_all
 from omnigraph.core.errors import StoreUnavailable
+from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
 from omnigraph.options import LoadOptions
 from omnigraph.testing.offering import adding, leave_offer, offering_engine, queued
@@ -35,15 +36,19 @@ def _front_alone(root: str) -> None:
 def _carried(root: str, width: int) -> str | None:
     """A writer at the front meets the offer of one that is gone. One table at any width, as that of its rival."""
     engine = offering_engine(root)
+    made, doubt = new_ulid(engine.clock), StoreUnavailable("the offer that was to be carried out was not met")
     try:
         with queued(engine, keys_of(1)) as queue:
             mine = queue.start(lambda: _rows(engine, 1))
-            _, made = leave_offer(engine, keys_of(1)[0], ["left"], mode="append")
+            try:
+                leave_offer(engine, keys_of(1)[0], ["left"], commit_id=made, mode="append")
+            except StoreUnavailable as error:
+                doubt = error  # its file may be there all the same: then the front carries it out
         if mine.error is not None:
             raise mine.error
         if find_outcome(engine, made, Meter()).state != LANDED:
             # An interruption came before it was read: what is there is a write of the front alone.
-            raise StoreUnavailable("the offer that was to be carried out was not met")
+            raise doubt
         return made
     finally:
         engine.close()
