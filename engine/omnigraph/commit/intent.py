@@ -101,7 +101,7 @@ class Intents:
         with self._lock:
             if op in self._known:
                 return
-        with contextlib.suppress(Corruption):  # whoever asks for it reads it again, and is told
+        with contextlib.suppress(Corruption):  # the next look reads it again, and raises
             self._remember(op, decode(op, data))
 
     def has_stamped(self, op: str, stamp: str) -> bool:

@@ -28,7 +28,7 @@ class Offering:
     """How one write shares plans with writers of other processes. ``encode``: what it may offer them in a state, None where it may not.
 
     The queue fills in the rest. ``info``: the request as a file offers it, from before that file is written until a record under its id is
-    seen. ``behind``: the offers of the writers that wait behind this one, oldest first. ``guests``: of whoever plans, the operations whose
+    seen. ``behind``: the offers of the writers that wait behind this one, oldest first. ``guests``: of the writer that plans, the operations whose
     offers the plan under way carries."""
 
     def __init__(self, encode: Callable[[Txn], Offer | None] | None = None) -> None:

@@ -49,14 +49,14 @@ class OfferRules(Rules):
     owner_keeps_id: bool = True  # ... and so has an owner that comes to the front itself
     refusal_withdraws: bool = True  # the owner withdraws before it believes a refusal
     dead_withdraws: bool = True  # so does recovery before it deletes the offer of a dead owner
-    answered_is_over: bool = True  # a request whose caller was told "unknown" is not planned again
-    own_file: bool = True  # a plan is armed in a file that nobody deletes as that of its offer
+    answered_is_over: bool = True  # a request whose caller has been answered "unknown" is not planned again
+    own_file: bool = True  # a plan is armed in a file that no other process deletes as that of its offer
 
 
 @dataclass(frozen=True)
 class OfferSetting(Setting):
     """``offers``: the writers that offer before they plan. ``answered``: those whose callers have been told "unknown" before all this
-    begins; their offers are there, and nobody plans them but a front. ``asks``: whether callers that were told so ask for the
+    begins; their offers are there, and only a front plans them. ``asks``: whether callers with that answer ask for the
     outcome. ``interrupts``: how many writes end before they are sent. ``recoveries``: -1 for any number."""
 
     offers: tuple[int, ...] = (1,)
@@ -287,11 +287,11 @@ class Offers(Model):
             kind[1] == one if kind[0] == OFFER else one in _ids(kind[self.setting.tables + 1]) for _, kind in s[2]
         )
         if one in _ids(s[0][1]):
-            yield f"{who} is told: landed", self._answered(s, number, "ok")
+            yield f"{who} learns: landed", self._answered(s, number, "ok")
         elif one in _ids(s[0][2]):
-            yield f"{who} is told: aborted", self._answered(s, number, "failed")
+            yield f"{who} learns: aborted", self._answered(s, number, "failed")
         elif not pending:
-            yield f"{who} is told: absent", self._answered(s, number, "failed")
+            yield f"{who} learns: absent", self._answered(s, number, "failed")
 
     # --- recovery -----------------------------------------------------------------------------------------------------------
 
@@ -384,7 +384,7 @@ class Offers(Model):
             if writer[6] == "ok" and not landed and self._operation(number * 4) not in operations:
                 return f"lost commit: {'ABCDEF'[number]} was acknowledged"
             if writer[6] == "failed" and landed:
-                return f"false failure: {'ABCDEF'[number]} was told that it is not there, and it is"
+                return f"false failure: {'ABCDEF'[number]} has heard that it is not there, and it is"
         for pid, kind in s[8]:
             if kind == ("stopped",):
                 return f"false alarm: the records of {name_of(pid)} are taken for damaged"

@@ -277,7 +277,7 @@ class Arming:
 
     def replace_by(self, data: bytes) -> bool:
         """Under a lease, create the next file and let the last plan's be deleted. Without one, write over the ticket, as only upkeep does:
-        nobody is told the outcome of a turn, and it may be repeated. False: the lease was lost; queue again."""
+        no caller waits for the outcome of a turn, and it may be repeated. False: the lease was lost; queue again."""
         if self.op is None:
             raise AssertionError("only a queue entry is replaced")
         if self._lease is None:
@@ -372,7 +372,7 @@ class Arming:
 
     def published(self, op: str) -> None:
         """The swap was made: delete the intent beside the look at the boundary, unless the position is kept as a lease, or the plan
-        has carried out offers: their files go with it, so that nobody behind sees some of them without the others."""
+        has carried out offers: their files go with it, so that no writer behind sees some of them without the others."""
         failpoints.hit("disarm.before")
         if not self._guests and not self._may_lease():
             self._deleting = self._engine.spawn(self._engine.intents.disarm, op, self._meter)

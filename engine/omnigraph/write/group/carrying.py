@@ -169,7 +169,7 @@ class Carrying:
                 self._refuse(txn, self._ops[member], carried.id, error.to_dict())
 
     def leave(self, txn: Txn, idle: Sequence[Member]) -> None:
-        """Guests that change nothing in this state: nothing is published for them, so their owners are told at once to look for
+        """Guests that change nothing in this state: nothing is published for them, so their refusal tells the owners at once to look for
         themselves, instead of when their turn comes."""
         for member in idle:
             carried = member.request.carried
