@@ -87,7 +87,9 @@ def _small(sides: Sequence[Side], roots: Roots, threads: Sequence[int], each: in
     """``each``: commits of one process."""
     for count in threads:
         commits = max(2 * each, 2 * count)
-        yield from _compared(f"1 process, {count} threads", _in_turns(sides, roots, 1, count, commits, rounds))
+        yield from _compared(
+            f"1 process, {count} thread{'s' * (count > 1)}", _in_turns(sides, roots, 1, count, commits, rounds)
+        )
     for count in PROCESSES:
         found = _in_turns(sides, roots, count, 1, each, rounds)
         yield from _compared(f"{count} processes, one table", found)
