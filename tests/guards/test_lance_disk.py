@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.table.blob import BLOB_MARK, as_stored, stored_schema
-from omnigraph.table.files import data_file_name, version_files
+from omnigraph.table.files import data_file_name, transaction_file, version_file, version_files
 from omnigraph.table.new_file_checks import BLOB_INLINE_MAX
 from omnigraph.testing.calls import Call, CallWatch, give_notice
 from omnigraph.testing.children import Child
@@ -91,8 +91,9 @@ def test_a_data_file_keeps_its_name_where_it_is_read_without_making_a_class(tmp_
 def test_the_transaction_that_a_manifest_names_is_found_by_its_uuid(tmp_path: Path) -> None:
     handle = create(str(tmp_path / "t"))
     landed = commit(handle, append(handle, ["b"]))
-    taken_apart = version_files(landed)
-    uuid = taken_apart[1].removeprefix("_transactions/1-").removesuffix(".txn")
-    assert version_files(landed, uuid) == taken_apart
+    stored = (tmp_path / "t" / version_file(landed)).read_bytes()
+    _, named = version_files(landed)
+    uuid = named.removeprefix("_transactions/1-").removesuffix(".txn")
+    assert transaction_file(landed, stored, uuid) == named
     # Another uuid is not believed: the manifest's own name counts.
-    assert version_files(landed, "0" * len(uuid)) == taken_apart
+    assert transaction_file(landed, stored, "0" * len(uuid)) == named
