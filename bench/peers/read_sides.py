@@ -118,6 +118,8 @@ class LanceReads(Reads):
     def hops(self, start: str, depth: int) -> int:
         found: list[Any] = [start]
         for _ in range(depth):
+            if not found:  # a node without edges: there is no such list in SQL
+                break
             asked = ", ".join(f"'{one}'" for one in found)
             ends = self._knows.to_table(columns=["dst"], filter=f"src IN ({asked})").column("dst")
             found = pc.unique(ends).to_pylist()
