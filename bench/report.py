@@ -132,6 +132,8 @@ which `all` leaves out.
 
 Measured by `./run bench peers`, which `all` leaves out and which installs deltalake and Kuzu beside the project. Each does the work as
 its own manual says; what each checks and promises is in the table below, and so is where this engine loses.
+
+The run below has small writes on a new graph, bulk and reads; the part after 5,000 commits takes another half hour and is not in it.
 """,
     "spark": """\
 ## With Spark
