@@ -1,8 +1,8 @@
 """Many processes that write tables of their own, one table together, or either: alone, with shared swaps, and with offers beside them.
 
 The sides of one row follow each other in every round, so that whatever else the machine does meets both. A commit is one row into one
-table of a graph of sixteen. All processes start in one moment and have met no other, so the first calls of each are told apart. Every run ends
-with the checks of the process suites. All sides sync: without it no plan is called applied.
+table of a graph of sixteen. The processes of a run begin together, and none knows of the others yet: a column leaves out the first two calls
+of each. Every run ends with the checks of the process suites. All sides sync: without it no plan is called applied.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ and without checksums.
 
 Four bars are missed. 64 threads on a disk make 5 times the commits of before, not 15 (relaxed) or 8 (with the same syncs): they make the thousand a second that was
 hoped for, at one to one and a half milliseconds of a core each, and the older engine makes 160 to 200 here, three times what it made where the bars were
-set. One thread makes four fifths of the commits of before: each takes a millisecond and a half more of a core, for the checksums of new files, the digests of rows of
-`__manifest`, and the look at each new file before it counts. A merge of 10,000 rows is at 0.93, not 0.95. And 12 processes on one table make no
+set. One thread makes four fifths of the commits of before. A commit has been given checksums of new files, digests of the rows of
+`__manifest`, and a look at each new file before it counts; how the difference divides among them was not measured. A merge of 10,000 rows is at 0.93, not 0.95. And 12 processes on one table make no
 more through a slow store than before, because each waits its turn; `commit={"offers": True}` is for them.
 """,
     "cold": """\

@@ -23,7 +23,7 @@ def _end_beyond_memory() -> None:
         if held > MOST_BYTES:
             print(f"{sys.argv[1]}: ended, it held {held / 1e9:.1f} GB", file=sys.stderr, flush=True)
             os._exit(3)
-        time.sleep(0.05)
+        time.sleep(0.05)  # often enough: a side fills a few hundred megabytes between two looks
 
 
 def main() -> None:

@@ -70,7 +70,7 @@ def _search(setting: OfferSetting, seconds_max: float) -> None:
     assert found.exhausted, f"not exhausted: {found}"
 
 
-# --- every caller gets an answer, whoever dies --------------------------------------------------------------------------------
+# --- every caller gets an answer, also while one writer is dead --------------------------------------------------------------------------------
 
 
 def _answered(dead: int | None) -> Goal:
@@ -80,7 +80,9 @@ def _answered(dead: int | None) -> Goal:
         return all(writer[0] == "done" for number, writer in enumerate(s[3]) if number != dead)
 
     name = "" if dead is None else "ABC"[dead]
-    return Goal(f"every caller has its answer, and {name or 'nobody'} is dead", reached, lambda label: label[0] != name)
+    return Goal(
+        f"every caller has its answer, and {name or 'no writer'} is dead", reached, lambda label: label[0] != name
+    )
 
 
 def test_from_every_state_the_owner_of_an_offer_gets_an_answer_though_the_front_is_dead() -> None:
@@ -104,7 +106,7 @@ def _live(setting: OfferSetting, goals: list[Goal]) -> None:
 
 
 def test_without_recovery_some_caller_waits_for_a_dead_writer_for_ever() -> None:
-    """That the search can tell: what stands in the way of the other is left there by a plan that nobody ends."""
+    """The search finds a caller who waits for ever: a dead writer's plan stands ahead, and no recovery ends it."""
     model = Offers(OfferSetting(recoverers=1, recoveries=1))
     found = explore(model.start, model.steps, model.check, goals=[_answered(0)], seconds_max=100)
     assert found.error is not None and found.error.startswith("no order of steps leads to")
@@ -147,7 +149,7 @@ SOUND_LONG = {"a plan is armed in a file of its own", "the plan's own record"}  
 def test_without_the_guard_some_order_of_requests_breaks_a_promise(setting: OfferSetting) -> None:
     model = Offers(setting)
     found = explore(model.start, model.steps, model.check, seconds_max=60)
-    assert found.error is not None, f"nobody missed it: {found}"
+    assert found.error is not None, f"no search missed it: {found}"
     assert 3 <= len(found.trace) <= 30
 
 

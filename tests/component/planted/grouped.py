@@ -352,7 +352,7 @@ def cutting_anywhere(patch: pytest.MonkeyPatch) -> None:
 
 
 def counting_what_is_below_as_own(patch: pytest.MonkeyPatch) -> None:
-    """A compactor that goes by numbers: all that lies between the pin and its last commit is its own."""
+    """A compactor that takes every version between the pin and its own last commit for its own, and does not look whose it is."""
 
     def send(self: UpkeepLine, commit: Any, versions: int) -> bool:
         top, landed = self.top, commit()

@@ -61,8 +61,8 @@ def _offered(intent: Any) -> str:
 
 
 def a_ticket_is_deleted_late(engines: Engines) -> list[str]:
-    """Somebody takes a waiter for dead, and the request that deletes its ticket lands once the waiter has armed its plan. While that can
-    land, it is pending: *absent* would say that the write may be repeated."""
+    """Another process takes a waiting writer for dead. Its request to delete the ticket arrives after the writer has armed its plan. While that plan
+    can land, it is pending: *absent* would say that the write may be repeated."""
     owner, stranger, third = _offering(engines), engines(), engines()
     late: list[str] = []
     told: list[str] = []
