@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from omnigraph.testing.children import Child
-from omnigraph.testing.crew import Crew
+from omnigraph.testing.crew import FIRST_DEATH_WORDS, Crew
 
 pytestmark = pytest.mark.processes
 Say = Callable[[Any], None]
@@ -47,6 +47,18 @@ def test_a_crew_goes_on_where_its_killed_workers_said_they_were() -> None:
     crew = Crew(lambda told: said[told[0]].append(told[1]), kill_every_s=0.05, rng=random.Random(0))
     assert crew.work(manned, limit_s=60)
     assert all(numbers == list(range(len(numbers))) for numbers in said.values())
+
+
+def test_a_worker_dies_before_quick_work_is_over() -> None:
+    said: list[int] = []
+
+    def manned() -> bool:
+        crew.begin("ann", _count, "ann", len(said), 3 * FIRST_DEATH_WORDS)
+        return len(said) >= 3 * FIRST_DEATH_WORDS
+
+    crew = Crew(lambda told: said.append(told[1]), kill_every_s=60, rng=random.Random(0))
+    assert crew.work(manned, limit_s=60)
+    assert crew.kills == 1
 
 
 def test_a_crew_whose_work_never_ends_is_let_go() -> None:

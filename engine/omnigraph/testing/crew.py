@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from omnigraph.testing.children import Child
 
+FIRST_DEATH_WORDS: Final = 6  # said by all: work that is quick would otherwise be over before the clock kills
 _POLL_S: Final = 0.02
 
 
@@ -20,6 +21,7 @@ class Crew:
         self._kill_every_s = kill_every_s
         self._rng = rng
         self._at_work: dict[str, Child] = {}
+        self._heard = 0
         self.kills = 0
 
     @property
@@ -32,7 +34,10 @@ class Crew:
             self._at_work[who] = Child(call, *args)
 
     def work(self, manned: Callable[[], bool], limit_s: float) -> bool:
-        """Hear and kill until ``manned``, which begins who is missing each time, says that all is done. False when time is up."""
+        """Hear and kill until ``manned``, which begins who is missing each time, says that all is done. False when time is up.
+
+        Workers are killed by the clock. The first one dies after some words at the latest.
+        """
         ends = time.monotonic() + limit_s
         next_kill = time.monotonic() + self._kill_every_s
         try:
@@ -40,7 +45,8 @@ class Crew:
                 if time.monotonic() > ends:
                     return False
                 self._hear()
-                if time.monotonic() > next_kill and self._at_work:
+                quick = not self.kills and self._heard >= FIRST_DEATH_WORDS
+                if (quick or time.monotonic() > next_kill) and self._at_work:
                     self._kill_one()
                     next_kill = time.monotonic() + self._kill_every_s * (0.5 + self._rng.random())
         finally:
@@ -58,6 +64,7 @@ class Crew:
                 child.kill()
                 del self._at_work[who]
             else:
+                self._heard += 1
                 self._note(said)
 
     def _kill_one(self) -> None:
