@@ -32,6 +32,8 @@ from omnigraph.table.reading import metered as metered
 from omnigraph.table.row_stream import drawing
 from omnigraph.table.torn import not_whole, torn_version
 from omnigraph.table.verified import VerifiedFiles
+from omnigraph.table.version_list import version_path
+from omnigraph.table.version_stamp import VersionStamp, stamp_in
 
 if TYPE_CHECKING:
     from omnigraph.store import Store
@@ -67,6 +69,10 @@ class VersionTx:
     properties: Mapping[str, str]
     kind: str
     restore_of: int | None = None
+
+
+def _stamp_of(note: VersionTx) -> VersionStamp | None:
+    return None if note.uuid is None else VersionStamp(note.uuid, note.properties)
 
 
 def own_handle(handle: LanceDataset) -> LanceDataset:
@@ -326,6 +332,24 @@ class Tables:
                 while len(self._transactions) > VERSION_TX_MAX:
                     del self._transactions[next(iter(self._transactions))]
         return note
+
+    def stamp(self, ref: TableRef, version: int, meter: Meter | None = None) -> VersionStamp | None:
+        """What has made ``version``, without a handle: one request. None where that version does not exist."""
+        with self._lock:
+            known = self._transactions.get((ref, version))
+        if known is not None:
+            return _stamp_of(known)
+        stored = self._store.get(version_path(ref, version), meter=meter)
+        if stored is None:
+            return None
+        found = stamp_in(stored)
+        if found is not None:
+            return found
+        held = self.held(ref, version)
+        note = self.transaction_at(ref, self.open(ref, version, meter), version, meter)
+        if not held:
+            self.release(ref, version)
+        return None if note is None else _stamp_of(note)
 
     def _read_transaction(self, handle: LanceDataset, version: int, meter: Meter | None) -> VersionTx | None:
         try:

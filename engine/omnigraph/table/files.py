@@ -15,6 +15,7 @@ from lance import LanceOperation, Transaction
 from lance.fragment import DataFile, FragmentMetadata
 
 from omnigraph.core.errors import Corruption
+from omnigraph.table.message import tagged, text_field
 from omnigraph.table.names import V2_MANIFEST_MAX
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _TRANSACTION_FILE = 12  # number of the field in Lance's table format
 _TRANSACTION_NAME = re.compile(rb"[0-9]+-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.txn")
-_VARINT, _EIGHT_BYTES, _COUNTED, _FOUR_BYTES = 0, 1, 2, 5
 _DETACHED = 1 << 63
 
 
@@ -58,7 +58,7 @@ def transaction_file(handle: LanceDataset, stored: bytes, uuid: str) -> str | No
     has made it. A manifest that names that transaction need not be taken apart: for a table of many small fragments this
     takes longer than anything else that is done with the file."""
     expected = f"{handle.version - 1}-{uuid}.txn"
-    if _tagged(_TRANSACTION_FILE, expected) in stored:
+    if tagged(_TRANSACTION_FILE, expected) in stored:
         return f"_transactions/{expected}"
     return _named_transaction(handle)
 
@@ -67,9 +67,9 @@ def _named_transaction(handle: LanceDataset) -> str | None:
     manifest = handle._ds.serialized_manifest()
     # In most the name is seen at a glance: there is one such text, and it stands in such a field.
     seen = set(_TRANSACTION_NAME.findall(manifest))
-    if len(seen) == 1 and _tagged(_TRANSACTION_FILE, name := seen.pop().decode()) in manifest:
+    if len(seen) == 1 and tagged(_TRANSACTION_FILE, name := seen.pop().decode()) in manifest:
         return f"_transactions/{name}"
-    name = _text_field(manifest, _TRANSACTION_FILE) or ""
+    name = text_field(manifest, _TRANSACTION_FILE) or ""
     return f"_transactions/{name}" if name else None
 
 
@@ -174,41 +174,3 @@ def _below(folder: str, name: str) -> list[str]:
         relative = os.path.relpath(path, folder)
         found += [f"{relative}/{one}" for one in names]
     return sorted(found)
-
-
-def _tagged(field: int, text: str) -> bytes:
-    """How a short text stands in a message."""
-    data = text.encode()
-    return bytes((field << 3 | _COUNTED, len(data))) + data
-
-
-def _text_field(message: bytes, wanted: int) -> str | None:
-    """One text of a message in protocol buffers' form, at its top level; the last one counts."""
-    found: str | None = None
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        kind = tag & 7
-        if kind == _VARINT:
-            _, at = _varint(message, at)
-        elif kind == _COUNTED:
-            length, at = _varint(message, at)
-            if tag >> 3 == wanted:
-                found = message[at : at + length].decode()
-            at += length
-        elif kind in (_EIGHT_BYTES, _FOUR_BYTES):
-            at += 8 if kind == _EIGHT_BYTES else 4
-        else:
-            raise Corruption(f"a version file of Lance has a field of an unknown kind: kind={kind}")
-    return found
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 127) << shift
-        at += 1
-        shift += 7
-        if byte < 128:
-            return value, at

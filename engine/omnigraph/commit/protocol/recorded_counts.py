@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from omnigraph.commit.effects import Chain
@@ -19,11 +20,17 @@ def recorded_counts(
     that the chain reaches."""
     if any(effect.kind in ("adopt", "restore") for effect in chain.effects):
         return None
-    total: tuple[Counts, ...] | None = tuple(Counts() for _ in plan.requests)
-    for version, _uuid in chain.places():
-        note = engine.tables.transaction_at(TableRef(chain.path, chain.ref), landed, version, meter)
-        told = counts_in(note.properties if note is not None else {}, len(plan.requests))
-        if told is None or total is None:
+    ref = TableRef(chain.path, chain.ref)
+    notes = (engine.tables.transaction_at(ref, landed, version, meter) for version, _uuid in chain.places())
+    return added_up(plan, ({} if note is None else note.properties for note in notes))
+
+
+def added_up(plan: PublishPlan, properties: Iterable[Mapping[str, str]]) -> tuple[Counts, ...] | None:
+    """The counts of each request over the transactions with these properties; None where one does not tell them."""
+    total = tuple(Counts() for _ in plan.requests)
+    for one in properties:
+        told = counts_in(one, len(plan.requests))
+        if told is None:
             return None
-        total = tuple(one.plus(two) for one, two in zip(total, told, strict=True))
+        total = tuple(sum_.plus(more) for sum_, more in zip(total, told, strict=True))
     return total
