@@ -162,6 +162,7 @@ PAUSES = {
     "engine/omnigraph/commit/advance.py": "the one loop",
     "engine/omnigraph/commit/maintain.py": "for the plans of others to end, before a turn and after it",
     "engine/omnigraph/commit/protocol/admission.py": "back-pressure, once a write",
+    "engine/omnigraph/commit/queue/combine.py": "for another writer, whose swap takes the plan along",
     "engine/omnigraph/commit/queue/line.py": "for those ahead in the queue",
     "engine/omnigraph/commit/recovery/recover.py": "for the operation that stands in the way",
     "engine/omnigraph/commit/recovery/torn.py": "for the lock of another process that moves files",

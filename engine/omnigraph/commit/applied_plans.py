@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from omnigraph.commit.decide import Check, Lineage, check_publish
 from omnigraph.commit.plan import REQUESTS_MAX, PublishPlan
+from omnigraph.core.ids import following
 from omnigraph.manifest.rows import CommitRow, MergedRow, Pin
 from omnigraph.manifest.state import Change, State
 
@@ -150,6 +151,18 @@ class AppliedPlans:
             self._known.move_to_end(op)
             while len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
+
+    def in_flight(self, op: str, stamp: str, state: State) -> bool:
+        """Whether the plan of a listed intent may still have to be published on this state, as far as this process knows: not one that
+        was read and is no such plan, or that has ended. Of one that was not read, its id tells: a plan's commit is made directly
+        after it. To be wrong costs a pause, too long or too short."""
+        with self._lock:
+            known = self._known.get(op)
+        if known is not None and known[1] is not None:
+            return _may_follow(state, known[1])
+        if known is not None and known[0] == stamp:
+            return False
+        return state.in_tail(following(op)) is None
 
     def of(self, ops: Iterable[str]) -> list[AppliedPlan]:
         """The applied plans among these operations, as far as they were read."""

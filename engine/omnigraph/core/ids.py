@@ -101,6 +101,16 @@ def ulid_row(n: int, clock: Clock | None = None, *, after: str | None = None) ->
     return [_encode(first + place) for place in range(n)]
 
 
+def following(text: str) -> str:
+    """The ULID that comes directly after this one: what its maker made next, if it did so within the same millisecond."""
+    if not is_ulid(text):
+        raise InvalidInput(f"not a ULID: {text[:80]!r}")
+    value = 0
+    for char in text:
+        value = value << 5 | _ALPHABET.index(char)
+    return _encode(value + 1)
+
+
 def _fresh() -> int:
     return int.from_bytes(os.urandom(10), "big") & ((1 << _FRESH_BITS) - 1)
 

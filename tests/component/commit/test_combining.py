@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import omnigraph as og
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import decode, encode_plan
 from omnigraph.commit.intent_format import APPLIED, ARMED
+from omnigraph.commit.queue.timing import WAITS_MAX
 from omnigraph.commit.recovery.recover import recover_all
+from omnigraph.core.clock import SystemClock
 from omnigraph.core.meter import Meter
 from omnigraph.graph import Graph
 from omnigraph.manifest.durable import Durability
@@ -21,6 +24,7 @@ from omnigraph.testing.combining import before_swaps, bump, leave_applied, losin
 from omnigraph.testing.content import commits_of, faults_of
 from omnigraph.testing.operations import append, create, keys_of
 from omnigraph.wire.receipt import Receipt
+from tests.component.planted.scenes import cut
 
 T1, T2, T3, T4 = keys_of(4)
 
@@ -165,6 +169,152 @@ def test_the_pause_after_a_lost_swap_is_a_quarter_of_an_uncontended_commit(three
         timing.note_commit(30.0, lost=True)
     assert max(timing.rejoin_s(2) for _ in range(200)) <= 0.1
     assert 0.1 < max(timing.rejoin_s(6) for _ in range(200)) <= 0.5
+
+
+# --- whose turn it is -----------------------------------------------------------------------------------------------------
+
+
+class Counted:
+    """An engine's calls that cost requests, as the publish of one write makes them."""
+
+    def __init__(self, engine: Engine, patch: pytest.MonkeyPatch) -> None:
+        self.read: list[str] = []
+        self.slept: list[float] = []
+        self.swaps = 0
+        read, swap = engine.intents.read, engine.manifest.swap
+
+        def counted_read(op: str, *args: Any) -> Any:
+            self.read.append(op)
+            return read(op, *args)
+
+        def counted_swap(*args: Any, **facts: Any) -> Any:
+            self.swaps += 1
+            return swap(*args, **facts)
+
+        patch.setattr(engine.intents, "read", counted_read)
+        patch.setattr(engine.manifest, "swap", counted_swap)
+        patch.setattr(engine, "clock", SleepsNot(self.slept))
+
+
+class SleepsNot(SystemClock):
+    """The system's clock, on which every pause is over at once. ``then``: called in the pause."""
+
+    def __init__(self, slept: list[float]) -> None:
+        self._slept = slept
+        self.then: list[Callable[[], object]] = []
+
+    def sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            self._slept.append(seconds)
+            if self.then:
+                self.then.pop(0)()
+
+
+def test_a_writer_behind_older_plans_pauses_and_reads_none_of_them_where_it_is_taken_along(
+    three: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, mine, other = three
+    leave_applied(older, other, row(older, T2, "older"))
+    counted = Counted(mine, monkeypatch)
+
+    def helped() -> None:
+        with losing(other, older):
+            append(other, [T3], ["helps"])
+
+    other.combine = True
+    assert isinstance(mine.clock, SleepsNot)
+    mine.clock.then.append(helped)
+    with losing(mine, older):
+        outcome = append(mine, [T1], ["mine"])
+    assert (len(counted.slept), counted.read, counted.swaps) == (1, [], 1)
+    assert outcome.row is not None and len(outcome.swap) == 3
+    recover_all(older, meter=Meter(), beyond_grace=True)
+    assert faults_of(older) == []
+
+
+def test_who_is_not_taken_along_goes_on_after_so_many_pauses_whoever_is_ahead(
+    three: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, mine, other = three
+    leave_applied(dead, other, row(dead, T2, "left"))
+    counted = Counted(mine, monkeypatch)
+    with losing(mine, other):
+        append(mine, [T1], ["mine"])
+    assert (len(counted.slept), counted.swaps) == (WAITS_MAX, 2)
+    state = mine.latest(MAIN).state
+    assert (state.tables[T1].rows, state.tables[T2].rows) == (1, 1)
+    with losing(mine, other):
+        append(mine, [T1], ["again"])  # what was read, and has ended, is nobody to wait for
+    assert (len(counted.slept), len(counted.read)) == (WAITS_MAX, 1)
+
+
+def test_the_oldest_goes_on_at_once(three: list[Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, younger, other = three
+    counted = Counted(mine, monkeypatch)
+
+    def arrives() -> None:
+        leave_applied(younger, other, row(younger, T2, "younger"))
+
+    with losing(mine, other), when_applied(mine, arrives):
+        append(mine, [T1], ["mine"])
+    assert counted.slept == [] and counted.swaps == 2
+    recover_all(other, meter=Meter(), beyond_grace=True)
+    assert faults_of(other) == []
+
+
+def crowded(root: str, count: int) -> list[Engine]:
+    create(root)
+    engines = [Engine(open_store(root), combine=True) for _ in range(count)]
+    for engine in engines:
+        engine.latest(MAIN)
+        append(engine, [T4], [str(id(engine))])
+        engine.timing.note_crowd()
+    return engines
+
+
+def test_a_writer_that_expects_to_lose_says_that_it_is_applied_before_its_first_swap(
+    s3_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, mine, other = crowded(s3_root, 3)
+    leave_applied(dead, other, row(dead, T2, "left"))
+    counted, told = Counted(mine, monkeypatch), []
+    with when_applied(mine, lambda: told.append(counted.swaps)):
+        outcome = append(mine, [T1], ["mine"])
+    assert (told, counted.swaps) == ([0], 1)
+    assert len(outcome.swap) == 2 and mine.timing.crowded
+    recover_all(other, meter=Meter(), beyond_grace=True)
+    assert faults_of(other) == []
+
+
+def test_a_writer_that_meets_nobody_writes_as_before(s3_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, other = crowded(s3_root, 2)
+    said: list[str] = []
+    append(mine, [T1], ["first"])
+    assert not mine.timing.crowded
+    with when_applied(mine, lambda: said.append("applied")):
+        append(mine, [T1], ["second"])
+    assert said == [] and faults_of(other) == []
+
+
+def test_an_intent_that_stays_behind_keeps_nobody_crowded(s3_root: str) -> None:
+    mine, dead, other = crowded(s3_root, 3)
+    cut(dead, "armed")
+    append(mine, [T1], ["first"])
+    assert mine.timing.crowded  # it might have been of a living one
+    mine.timing.note_crowd()
+    append(mine, [T1], ["second"])
+    assert not mine.timing.crowded
+    recover_all(other, meter=Meter(), beyond_grace=True)
+    assert faults_of(other) == []
+
+
+def test_on_a_local_disk_nothing_is_said_before_a_swap_has_synced_it(three: list[Engine]) -> None:
+    mine, _, other = three
+    mine.timing.note_crowd()
+    said: list[str] = []
+    with when_applied(mine, lambda: said.append("applied")):
+        append(mine, [T1], ["mine"])
+    assert said == [] and faults_of(other) == []
 
 
 def test_an_uncontended_write_makes_the_same_requests_with_the_switch(any_root: str) -> None:

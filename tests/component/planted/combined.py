@@ -15,7 +15,7 @@ from omnigraph.commit.durable import Durable
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.protocol.compensate import abort_change
-from omnigraph.commit.queue import combine
+from omnigraph.commit.queue import arming, combine
 from omnigraph.commit.queue.arming import Arming
 from omnigraph.commit.queue.combine import Combining
 from omnigraph.core import failpoints
@@ -203,6 +203,10 @@ def not_waiting_for_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Combining, "settle", lambda self: None)
 
 
+def saying_so_because_it_is_crowded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(arming, "joins", combine.may_join)
+
+
 DEFECTS = {
     "a helped plan's own record is not looked for": Defect(an_owner_is_helped, passing(Check.PUBLISHED)),
     "a plan comes along whose read table has moved": Defect(a_table_that_was_read_moves, lenient(Check.READ_MOVED)),
@@ -214,5 +218,8 @@ DEFECTS = {
     "a plan with sources comes along": Defect(an_undo_meets_a_lost_swap, combining_everything),
     "a plan of another branch comes along": Defect(a_plan_of_another_branch, combining_all_branches),
     "applied before the owner's sync": Defect(what_is_applied_is_on_disk, saying_so_before_the_swap),
+    "a crowded writer on a disk says applied before its sync": Defect(
+        what_is_applied_is_on_disk, saying_so_because_it_is_crowded
+    ),
     "an intent is written after its plan has ended": Defect(saying_so_takes_long, not_waiting_for_it),
 }

@@ -14,6 +14,7 @@ from omnigraph.commit.decide import Check, Lineage, check_publish
 from omnigraph.commit.plan import REQUESTS_MAX, BranchName, Delta, PublishPlan, ReadPin, Rename, Source
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.publish import on_state, publish_change
+from omnigraph.core.ids import ulid_row
 from omnigraph.manifest.rows import Closed, CommitRow, Pin
 from omnigraph.manifest.state import Change, State, fold
 from tests.unit.commit.material import (
@@ -273,3 +274,26 @@ def test_it_forgets_the_oldest_of_too_many() -> None:
     for number in range(300):
         known.put(str(number), "1:1", applied(GOOD))
     assert not known.has("0", "1:1") and known.has("299", "1:1")
+
+
+# --- what is in flight, as far as is known ------------------------------------------------------------------------------
+
+
+def test_a_plan_is_in_flight_until_it_is_known_to_have_ended_or_to_be_none() -> None:
+    known = AppliedPlans()
+    op = GOOD.op
+    assert known.in_flight(op, "1:1", HERE)  # not read: it may be one
+    known.put(op, "1:1", None)
+    assert not known.in_flight(op, "1:1", HERE)  # read, and no applied plan
+    assert known.in_flight(op, "2:2", HERE)  # it has changed since
+    known.put(op, "2:2", applied(GOOD))
+    assert known.in_flight(op, "2:2", HERE)
+    assert not known.in_flight(op, "2:2", replace(HERE, tail=(*HERE.tail, commit_row(GOOD.id))))
+    assert not known.in_flight(op, "2:2", replace(HERE, tail=(*HERE.tail, abort_row(GOOD.id))))
+
+
+def test_of_a_file_that_was_not_read_the_commit_made_next_to_it_tells_that_it_has_ended() -> None:
+    op, commit = ulid_row(2)
+    landed = replace(HERE, tail=(*HERE.tail, commit_row(commit)))
+    assert not AppliedPlans().in_flight(op, "1:1", landed)
+    assert AppliedPlans().in_flight(commit, "1:1", landed)

@@ -124,3 +124,11 @@ def test_uuids_are_random_and_lower_case() -> None:
     made = {ids.new_uuid() for _ in range(1_000)}
     assert len(made) == 1_000
     assert all(len(one) == 36 and one == one.lower() for one in made)
+
+
+def test_the_ulid_that_follows_is_the_next_one_of_a_row() -> None:
+    one, two, three = ids.ulid_row(3)
+    assert (ids.following(one), ids.following(two)) == (two, three)
+    assert ids.following("0" * 24 + "0Z") == "0" * 24 + "10"
+    with pytest.raises(InvalidInput):
+        ids.following("no ulid")

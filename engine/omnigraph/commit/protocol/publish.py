@@ -70,6 +70,11 @@ class Company(Rivals, Protocol):
     """The other writers of the line, for an owner that publishes."""
 
     @property
+    def joins(self) -> bool:
+        """Whether to look at the newest state, and at others, before the first swap."""
+        ...
+
+    @property
     def outrun(self) -> bool:
         """Whether a swap was lost to writers whose swaps this plan may share."""
         ...
@@ -223,7 +228,8 @@ def publish(
         rivals=rivals,
     )
     try:
-        ended = advance(engine, plan.branch, propose, terms, held=held, meter=meter)
+        joins = rivals is not None and rivals.joins
+        ended = advance(engine, plan.branch, propose, terms, held=None if joins else held, meter=meter)
     finally:
         if rivals is not None:
             rivals.settle()

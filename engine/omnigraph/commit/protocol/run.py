@@ -234,7 +234,8 @@ def _apply_and_publish(one: _Attempt, ready: _Ready, started: float) -> Outcome 
     pins = predicted_pins(one.plan, one.txn, ready.handles, ready.staged)
     meter.step(3)
     ahead = None
-    if pins is not None:
+    joins = one.arming.joins(one.plan)
+    if pins is not None and not joins:
         ahead = engine.spawn(write_ahead, engine, one.planned, one.txn, pins, meter)
     sending = Sending(engine, one.planned, one.request.files, meter)
     results = apply(sending, ready.handles, ready.staged, serial=one.arming.one_by_one)

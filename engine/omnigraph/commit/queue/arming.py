@@ -21,7 +21,7 @@ from omnigraph.commit.intent_format import encode_offer
 from omnigraph.commit.offering import Offer, Offering
 from omnigraph.commit.plan import BranchName, PublishPlan
 from omnigraph.commit.queue import local_operations
-from omnigraph.commit.queue.combine import Combining
+from omnigraph.commit.queue.combine import Combining, joins
 from omnigraph.commit.queue.heartbeat import Heartbeat
 from omnigraph.commit.queue.lease import QueueLease
 from omnigraph.commit.queue.line import QueueLine
@@ -70,6 +70,7 @@ class Arming:
         self._moved_to: str | None = None  # the id of the plan that has followed our ticket
         self._ticket_gone: Future[OmnigraphError | None] | None = None
         self._company: Combining | None = None
+        self._joins = False
         self._own = OwnOffer(engine, wanted.branch, wanted.offering, meter)
         self._answers_first = False  # a writer ahead has said that the answer is known: look for it before queueing
         if wanted.offering is not None:
@@ -360,8 +361,15 @@ class Arming:
 
     def rivals(self, plan: PublishPlan, change: Change) -> Combining:
         """The other writers of the line, for the publish of this plan."""
-        self._company = Combining(self._engine, plan, change, lambda: self.published(plan.op), self._meter)
+        self._company = Combining(
+            self._engine, plan, change, lambda: self.published(plan.op), self._meter, joins=self._joins
+        )
         return self._company
+
+    def joins(self, plan: PublishPlan) -> bool:
+        """Whether the publish of this plan begins as after a lost swap, so that no file is written for it ahead."""
+        self._joins = joins(self._engine, plan)
+        return self._joins
 
     @property
     def lost_a_swap(self) -> bool:

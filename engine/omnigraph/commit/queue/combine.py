@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from omnigraph.commit.applied_plans import AppliedPlan, may_combine, pins_fit, take_along
@@ -20,7 +19,8 @@ from omnigraph.commit.intent import Intent, encode_plan
 from omnigraph.commit.intent_format import APPLIED
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.protocol.publish import publish_change
-from omnigraph.commit.protocol.recorded_counts import recorded_counts
+from omnigraph.commit.protocol.recorded_counts import added_up
+from omnigraph.commit.queue.timing import WAITS_MAX
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
 from omnigraph.core.meter import Meter
@@ -31,41 +31,54 @@ from omnigraph.table.dataset import TableRef
 T = TypeVar("T")
 
 READS_AT_ONCE = 32
+SWAP_REQUESTS = 6.0  # one after the other, from the listing of the intents to the end of a swap that takes some along
 
-
-@dataclass(frozen=True)
-class _Asked:
-    """The intents that were listed, and those of them that were not known: (operation, change stamp, intent)."""
-
-    ops: tuple[str, ...] = ()
-    read: tuple[tuple[str, str, Intent | None], ...] = ()
+_Listed = tuple[tuple[str, str], ...]
 
 
 class Combining:
     """The other writers of a line as one publish meets them. ``swapped``: called between a swap and the look at the boundary.
+    ``joins``: a swap on the state of the plan would very likely be lost, so that the first one is made as after a lost one.
 
-    After a lost swap the intent is rewritten, intents are listed and those not known are read, while the publish pauses. Then the newest
-    state is loaded, and beside it the counts of what was found: no sooner, because what is swapped onto should be young.
+    After a lost swap the intent is rewritten and intents are listed. The oldest plan in flight goes on at once: beside the look at the
+    newest state it reads the intents that are not known, and takes their plans along. The others pause, and look whether their commit is
+    there; only where it is not do they list again. After ``WAITS_MAX`` pauses a plan goes on, whichever others are in flight.
     """
 
     def __init__(
-        self, engine: Engine, plan: PublishPlan, change: Change, swapped: Callable[[], None], meter: Meter
+        self,
+        engine: Engine,
+        plan: PublishPlan,
+        change: Change,
+        swapped: Callable[[], None],
+        meter: Meter,
+        *,
+        joins: bool = False,
     ) -> None:
         self._engine = engine
         self._plan = plan
         self._change = change
         self._swapped = swapped
         self._meter = meter
-        self._asking: Future[_Asked] | None = None
+        self._telling: Future[None] | None = None
+        self._listing: Future[_Listed] | None = None
         self._others: list[AppliedPlan] = []
-        self._active = engine.combine and engine.durable.may_say_applied and may_combine(plan)
-        self.lost = False  # whether a swap of this plan was lost to another writer
+        self._active = may_join(engine, plan)
+        self._began: float | None = None  # the attempt that is under way
+        self._took = False  # whether its swap takes others along
+        self.joins = joins and self._active
+        self.lost = False  # whether a swap of this plan was lost to another writer, or not even tried
+        if self.joins:
+            self._say_applied()
 
     @property
     def outrun(self) -> bool:
         return self._active and self.lost
 
     def swapped(self, after: Held) -> None:
+        self._note_swap()
+        if self._took:
+            self._engine.timing.note_crowd()
         self._swapped()
 
     # --- after a lost swap ------------------------------------------------------------------------------------------
@@ -73,47 +86,91 @@ class Combining:
     def lost_swap(self) -> None:
         """Make the plan known as applied, once: from now on any writer that swaps may publish it.
 
-        Only after a swap was sent: what it rests on, the files of this plan included, was synced before."""
+        On a local disk only after a swap was sent: what it rests on, the files of this plan included, was synced before."""
+        self._note_swap()
         if self._active:
-            self._asking = self._engine.spawn(self._ask, not self.lost)
+            self._engine.timing.note_crowd()
+        self._say_applied()
+
+    def _say_applied(self) -> None:
+        if self._active:
+            if self._telling is None:
+                self._telling = self._engine.spawn(self._tell)
+            self._listing = self._engine.spawn(self._list)
         self.lost = True
 
     def pause_s(self, attempt: int) -> float:
+        """Beside the pause at a rank, which comes with the look at the others: none before the second attempt."""
         timing = self._engine.timing
-        return timing.rejoin_s(attempt) if self._active else timing.jitter_s(attempt)
+        return timing.rejoin_s(attempt - 1) if self._active else timing.jitter_s(attempt)
 
     def newest(self, branch: Branch) -> Held:
-        """The newest state, by listing. After a lost swap also the applied plans of others."""
-        asking, self._asking = self._asking, None
-        if asking is None:
+        """The newest state, by listing. After a lost swap also the applied plans of others, unless one of them has taken ours along."""
+        listing, self._listing = self._listing, None
+        if listing is None or self._telling is None:
             return self._engine.latest(branch, self._meter)
-        looking = self._engine.spawn(self._look, asking.result())
+        self._telling.result()
+        listed, held = listing.result(), None
+        for _ in range(WAITS_MAX):
+            pause_s = self._pause_s(listed, held or self._engine.known(branch))
+            if pause_s <= 0.0:
+                break
+            self._engine.clock.sleep(pause_s)
+            held = self._engine.latest(branch, self._meter)
+            if self._has_ended(held):
+                self._engine.timing.note_crowd()
+                return held
+            listed = self._list()
+        self._begin()
+        if not self._in_flight(listed, held or self._engine.known(branch)):
+            self._engine.timing.note_quiet()
+        reading = self._engine.spawn(self._read_all, listed)
         try:
-            return self._engine.latest(branch, self._meter)
+            held = held or self._engine.latest(branch, self._meter)
         finally:
-            self._others = looking.result()
+            self._others = reading.result()
+        return held
 
     def take_along(self, state: State, change: Change) -> Change:
         """The change with those of all plans that may share the swap. ``change``: that of this plan, made on ``state``."""
-        return take_along(state, self._plan, change, self._others) if self._others else change
+        self._begin()
+        together = take_along(state, self._plan, change, self._others) if self._others else change
+        self._took = together is not change
+        return together
 
     def settle(self) -> None:
         """Wait until the intent is written: its file may be deleted once the plan has ended, and must not come back."""
-        asking, self._asking = self._asking, None
-        if asking is not None:
-            asking.exception()
+        for one in (self._telling, self._listing):
+            if one is not None:
+                one.exception()
+
+    # --- whose turn it is ---------------------------------------------------------------------------------------------
+
+    def _pause_s(self, listed: _Listed, held: Held | None) -> float:
+        """How long to wait to be taken along. Which plans are in flight is what the last state that is known tells."""
+        older = [one for one in listed if one[0] < self._plan.op]
+        return self._engine.timing.pause_at_rank_s(self._in_flight(older, held))
+
+    def _in_flight(self, listed: Iterable[tuple[str, str]], held: Held | None) -> int:
+        """How many of these may still have to be published, as far as is known before they are read."""
+        if held is None:
+            return 0
+        return sum(self._engine.applied.in_flight(op, stamp, held.state) for op, stamp in listed)
+
+    def _has_ended(self, held: Held) -> bool:
+        """Whether a record of this plan is in the tail. One that lies deeper is found before the next swap."""
+        return any(held.state.in_tail(one) is not None for one in (self._plan.id, *self._plan.members))
+
+    def _begin(self) -> None:
+        if self._began is None:
+            self._began = self._engine.clock.monotonic()
+
+    def _note_swap(self) -> None:
+        began, self._began = self._began, None
+        if began is not None:
+            self._engine.timing.note_swap(self._engine.clock.monotonic() - began)
 
     # --- requests ---------------------------------------------------------------------------------------------------
-
-    def _ask(self, tell: bool) -> _Asked:
-        if tell:
-            self._tell()
-        try:
-            listed = [one for one in self._engine.intents.names(self._meter) if one[0] != self._plan.op]
-        except OmnigraphError:
-            return _Asked()
-        todo = [one for one in listed if not self._engine.applied.has(*one)]
-        return _Asked(tuple(op for op, _ in listed), tuple(side_by_side(self._read, todo)))
 
     def _tell(self) -> None:
         """Rewrite the intent. That it fails costs the help of others, and nothing else."""
@@ -123,22 +180,41 @@ class Combining:
             self._engine.intents.rewrite(self._plan.op, data, self._meter)
         failpoints.hit("combine.after_applied", op=self._plan.op)
 
-    def _read(self, op: str, stamp: str) -> tuple[str, str, Intent | None]:
-        """One intent, None where it is gone or does not read: opens and recoveries stop at it loudly."""
-        found: Intent | None = None
-        with contextlib.suppress(OmnigraphError):
-            found = self._engine.intents.read(op, self._meter)
-        return op, stamp, found
+    def _list(self) -> _Listed:
+        """(operation, change stamp) of the intents of others. Empty where they cannot be listed: then no plan is taken along."""
+        timing, clock = self._engine.timing, self._engine.clock
+        began = clock.monotonic()
+        try:
+            listed = tuple(one for one in self._engine.intents.names(self._meter) if one[0] != self._plan.op)
+        except OmnigraphError:
+            return ()
+        # A plan that is always taken along makes no swap that could be measured.
+        timing.note_swap(SWAP_REQUESTS * (clock.monotonic() - began))
+        return listed
 
-    def _look(self, asked: _Asked) -> list[AppliedPlan]:
+    def _read_all(self, listed: _Listed) -> list[AppliedPlan]:
         """What the listed plans come to, as far as they are applied and read; the others are left to their owners."""
-        side_by_side(self._understand, [one for one in asked.read if one[2] is not None])
-        return self._engine.applied.of(asked.ops)
+        side_by_side(self._read, [one for one in listed if not self._engine.applied.has(*one)])
+        return self._engine.applied.of(op for op, _ in listed)
 
-    def _understand(self, op: str, stamp: str, intent: Intent) -> None:
-        with contextlib.suppress(OmnigraphError):  # it is read again with the next lost swap
-            found = read_applied(self._engine, intent, self._meter) if intent.graph == self._engine.graph_id else None
-            self._engine.applied.put(op, stamp, found)
+    def _read(self, op: str, stamp: str) -> None:
+        """One intent and what its tables say. Nothing is noted where either is gone or does not read: opens and recoveries stop at it
+        loudly, and here it is read again with the next lost swap."""
+        with contextlib.suppress(OmnigraphError):
+            intent = self._engine.intents.read(op, self._meter)
+            if intent is not None:
+                ours = intent.graph == self._engine.graph_id
+                self._engine.applied.put(op, stamp, read_applied(self._engine, intent, self._meter) if ours else None)
+
+
+def may_join(engine: Engine, plan: PublishPlan) -> bool:
+    """Whether this plan may be taken along, and may take others along."""
+    return engine.combine and engine.durable.may_say_applied and may_combine(plan)
+
+
+def joins(engine: Engine, plan: PublishPlan) -> bool:
+    """Whether this plan says that it is applied before its first swap. Not on a local disk, where it may say so only after a sync."""
+    return engine.store.is_remote and engine.timing.crowded and may_join(engine, plan)
 
 
 def side_by_side(call: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -> list[T]:
@@ -153,7 +229,8 @@ def side_by_side(call: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -
 def read_applied(engine: Engine, intent: Intent, meter: Meter) -> AppliedPlan | None:
     """The plan of an intent that says it is applied and durable, with what publishing it writes. None for any other.
 
-    Its row counts stand in its table transactions; reading them shows once more that each stands at its place."""
+    Its row counts stand in its table transactions, which the version files hold: one request each. They show once more that each
+    transaction stands at its place, and at no other: a transaction file of Lance would only show that it was sent."""
     plan = intent.plan
     if plan is None or intent.state != APPLIED or not intent.durable or intent.applied is None:
         return None
@@ -162,13 +239,9 @@ def read_applied(engine: Engine, intent: Intent, meter: Meter) -> AppliedPlan | 
     counts = {}
     for chain in plan.landing:
         ref = TableRef(chain.path, chain.ref)
-        held = engine.tables.held(ref, chain.version)
-        handle = engine.tables.open(ref, chain.version, meter)
-        notes = [engine.tables.transaction_at(ref, handle, version, meter) for version, _ in chain.places()]
-        if [None if note is None else note.uuid for note in notes] != [uuid for _, uuid in chain.places()]:
+        stamps = [engine.tables.stamp(ref, version, meter) for version, _ in chain.places()]
+        if [None if one is None else one.uuid for one in stamps] != [uuid for _, uuid in chain.places()]:
             return None
-        counts[chain.key] = recorded_counts(engine, plan, chain, handle, meter)
-        if not held:
-            engine.tables.release(ref, chain.version)
+        counts[chain.key] = added_up(plan, (one.properties for one in stamps if one is not None))
     pins = {pin.key: pin for pin in intent.applied}
     return AppliedPlan(plan, publish_change(plan, pins, counts))

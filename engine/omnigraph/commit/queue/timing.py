@@ -28,10 +28,15 @@ CONTENDED_MIN_S = 2.0
 CONTENDED_COMMITS = 30.0
 POLL_COMMITS = 0.5
 REJOIN_COMMITS = 0.25  # of an uncontended commit, before the second attempt of a publish
+WAITS_MAX = 3  # pauses of a plan that is not taken along; then it reads what is there, and swaps
+SWAP_MAX_S = 0.5  # however slow the swaps of this process were, no pause at a rank grows with them beyond it
+RANK_FIRST = 0.4  # of a swap, behind one older plan in flight: its swap may be under way already ...
+RANK_STEPS = 0.2  # ... and for each further one, so that those that were not taken along do not all go on at once
+RANKS_MAX = 8  # no pause grows further
 POLL_FIRST = 0.05  # directly behind the front, where every poll is idle time for all. Measured: a third more commits
 LINGER_COMMITS = 0.2  # for requests that were answered together with the last one of this process
 LINGER_MAX_S = 0.2
-POLL_OFFERED = 0.2  # an offer ends with the plan of the front, wherever it stands in the queue
+POLL_OFFERED = 0.35  # an offer ends with the plan of the front, wherever it stands in the queue
 POLL_MIN_S = 0.002
 POLL_MAX_S = 0.5
 LEASE_GAP_COMMITS = 0.5  # how long a queue position is kept for a next write that has not come yet ...
@@ -61,7 +66,9 @@ class ContentionTiming:
         self._lock = threading.Lock()
         self._commit_s = FIRST_COMMIT_S
         self._alone_s = FIRST_COMMIT_S  # of commits that have lost no swap: others' pauses are not in it
+        self._swap_s = 0.0
         self._request_s = 0.0
+        self._crowded_until = 0.0
         self._contended_until = 0.0
         self._aware_until = 0.0
         self._ended_at = float("-inf")
@@ -115,13 +122,35 @@ class ContentionTiming:
     def note_request(self, seconds: float) -> None:
         """One request took this long. Who waits learns from it how slow the store is for everybody now."""
         with self._lock:
-            self._request_s += EWMA_ALPHA * (seconds - self._request_s)
+            self._request_s += (seconds - self._request_s) * (EWMA_ALPHA if self._request_s else 1.0)
 
     def note_contention(self) -> None:
         """Another writer was ahead of us or behind us."""
         with self._lock:
             lasts = max(CONTENDED_MIN_S, CONTENDED_COMMITS * self._slowest)
             self._contended_until = self._clock.monotonic() + lasts
+
+    def note_crowd(self) -> None:
+        """Writers of other tables swap on this line: a plan of ours lost to one, was taken along by one, or took theirs along."""
+        with self._lock:
+            lasts = max(CONTENDED_MIN_S, CONTENDED_COMMITS * self._slowest)
+            self._crowded_until = self._clock.monotonic() + lasts
+
+    def note_quiet(self) -> None:
+        """No other plan was in flight."""
+        with self._lock:
+            self._crowded_until = 0.0
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a swap on a state that is many requests old would very likely be lost."""
+        with self._lock:
+            return self._clock.monotonic() < self._crowded_until
+
+    def note_swap(self, seconds: float) -> None:
+        """An attempt to swap took so long, from the look at the newest state on, whether it was lost or not."""
+        with self._lock:
+            self._swap_s += (seconds - self._swap_s) * (EWMA_ALPHA if self._swap_s else 1.0)
 
     def note_company(self, requests: int) -> None:
         """The plan that answered the last request of this process had so many, of all processes."""
@@ -191,6 +220,22 @@ class ContentionTiming:
         with self._lock:
             alone = self._alone_s
         return self._rng.uniform(0.0, REJOIN_COMMITS * min(alone, 1.0) * (attempt - 1))
+
+    def pause_at_rank_s(self, rank: int) -> float:
+        """How long a plan that is applied waits to be taken along, with ``rank`` older ones in flight."""
+        with self._lock:
+            swap_s = self._swap_s
+        return rank_pause_s(swap_s, rank) * self._rng.uniform(0.9, 1.1)
+
+
+def rank_pause_s(swap_s: float, rank: int) -> float:
+    """The pause of an applied plan with ``rank`` older ones in flight, where a swap takes ``swap_s``. The oldest swaps at once and
+    takes the others along. They wait for about as long as that takes, each a little longer than the one before: a swap that came to
+    nothing costs a pause, and of the plans that are left the oldest is the first to look again. No plan waits for a particular other:
+    the pause just ends."""
+    if rank <= 0:
+        return 0.0
+    return min(swap_s, SWAP_MAX_S) * (RANK_FIRST + RANK_STEPS * (min(rank, RANKS_MAX) - 1))
 
 
 class FrontWatch:
