@@ -20,8 +20,10 @@ def _tell(say: Say, *names: str) -> None:
     say({name: os.environ.get(name) for name in names})
 
 
-@pytest.mark.parametrize("name", ["OMNIGRAPH_DURABILITY", "AWS_ENDPOINT_URL"])
-def test_a_child_sees_how_to_sync_and_to_reach_a_store_as_it_is_now(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["OMNIGRAPH_DURABILITY", "AWS_ENDPOINT_URL", "OMNIGRAPH_COMMIT_OFFERS"])
+def test_a_child_sees_how_to_sync_to_share_and_to_reach_a_store_as_it_is_now(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The fork server goes on with the environment of the test that started it: the second test would run as the first one."""
     for value in ("first", "second"):
         monkeypatch.setenv(name, value)

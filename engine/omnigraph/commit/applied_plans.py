@@ -35,11 +35,11 @@ class AppliedPlan:
 
 
 def may_combine(plan: PublishPlan) -> bool:
-    """Whether a plan is of the plain kind: rows added to tables that stay where they are, in requests that it owns."""
+    """Whether a plan is of the plain kind: rows added to tables that stay where they are. It may carry requests that others have
+    offered: whether one of them has ended elsewhere is among the checks of its publish."""
     return (
         plan.kind in KINDS
-        and bool(plan.requests)
-        and len(plan.owned) == len(plan.requests)
+        and bool(plan.owned)
         and all(request.kind in KINDS for request in plan.requests)
         and all(effect.kind in EFFECTS for effect in plan.effects)
         and plan.delta.is_empty

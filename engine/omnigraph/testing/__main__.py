@@ -1,4 +1,4 @@
-"""``python -m omnigraph.testing crash|fault|pause|soak|evolve|team|rot``: the long forms of the reliability suites, as commands."""
+"""``python -m omnigraph.testing crash|fault|pause|soak|share|evolve|team|rot``: the long forms of the reliability suites, as commands."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ usage: python -m omnigraph.testing COMMAND [arguments]
   pause   stop every write at every place, recover and write on, let it go on, judge
   rot     flip a bit of a file, see that it is named and that nothing is published from it
   soak    many processes beside each other, killed and stopped, for as long as wanted
+  share   processes that carry out and take along each other's commits, killed beside upkeep, with requests that are refused
   evolve  schemas that change beside loaders and a compactor, all of them killed at random
   team    a day of a team: branches, merges, a bad batch and a feed, beside upkeep, all of them killed at random
 
@@ -35,6 +36,10 @@ def main(arguments: list[str]) -> int:
         from omnigraph.testing import soak
 
         return soak.main(rest)
+    if command == "share":
+        from omnigraph.testing import shared_swaps
+
+        return shared_swaps.main(rest)
     if command == "evolve":
         from omnigraph.testing import evolution
 

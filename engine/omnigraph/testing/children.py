@@ -17,7 +17,7 @@ from typing import Any
 
 PRELOAD = "omnigraph.testing.preload"
 JOIN_S = 60.0
-_OF_NOW = ("AWS_", "OMNIGRAPH_DURABILITY")
+_OF_NOW = ("AWS_", "OMNIGRAPH_DURABILITY", "OMNIGRAPH_COMMIT_")
 
 _context: ForkServerContext | None = None
 _guard = threading.Lock()
@@ -39,7 +39,8 @@ class Child:
         server = _server()
         self._said: Connection
         self._said, theirs = server.Pipe(duplex=False)
-        # The fork server's environment is that of its start; how to reach a store, and whether to sync, is a matter of now.
+        # The fork server's environment is that of its start; how to reach a store, whether to sync, and what
+        # to share with other processes, is a matter of now.
         reach = {name: value for name, value in os.environ.items() if name.startswith(_OF_NOW)}
         self._process = server.Process(target=_run, args=(theirs, {**reach, **(env or {})}, call, args), daemon=True)
         self._process.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from omnigraph.testing.children import Child
@@ -45,8 +46,7 @@ class Crew:
                 if time.monotonic() > ends:
                     return False
                 self._hear()
-                quick = not self.kills and self._heard >= FIRST_DEATH_WORDS
-                if (quick or time.monotonic() > next_kill) and self._at_work:
+                if (self._first_is_due or time.monotonic() > next_kill) and self._at_work:
                     self._kill_one()
                     next_kill = time.monotonic() + self._kill_every_s * (0.5 + self._rng.random())
         finally:
@@ -54,18 +54,23 @@ class Crew:
                 self._end(who)
         return True
 
+    @property
+    def _first_is_due(self) -> bool:
+        return not self.kills and self._heard >= FIRST_DEATH_WORDS
+
     def _hear(self) -> None:
+        """Take in all that each has said: one word a round would leave those far behind that talk more than others."""
         for who, child in list(self._at_work.items()):
-            try:
-                said = child.hear(_POLL_S)
-            except TimeoutError:
-                continue
-            if said is None:
+            wait_s = _POLL_S
+            with suppress(TimeoutError):
+                while (said := child.hear(wait_s)) is not None:
+                    self._heard += 1
+                    self._note(said)
+                    wait_s = 0.0
+                    if self._first_is_due:
+                        return
                 child.kill()
                 del self._at_work[who]
-            else:
-                self._heard += 1
-                self._note(said)
 
     def _kill_one(self) -> None:
         self._end(self._rng.choice(sorted(self._at_work)))

@@ -1,5 +1,8 @@
-"""Processes of several threads that write through the façade, so that their requests share plans, beside a compactor, a cleaner and
-a killer: what each does and says, and what must be true of it in the end.
+"""Processes of several threads that write through the façade, so that their requests share plans and swaps, beside a compactor, a cleaner
+and a killer: what each does and says, and what must be true of it in the end.
+
+Every other process has one thread, so that it offers what it waits with. A few calls are wrong and have to be refused, a few have a deadline
+that they may not keep, and a few have one key in all processes.
 """
 
 from __future__ import annotations
@@ -7,28 +10,65 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from omnigraph import graph as graphs
-from omnigraph.core.errors import OmnigraphError, OutcomeUnknown
+from omnigraph.core import failpoints
+from omnigraph.core.errors import OmnigraphError, OutcomeUnknown, Refused
 from omnigraph.graph import Graph
-from omnigraph.testing.content import faults_of
+from omnigraph.manifest.rows import CommitRow
+from omnigraph.store import layout
+from omnigraph.testing.content import commits_of, faults_of, leftovers_of
 from omnigraph.testing.crew import Crew
+from omnigraph.testing.sharing import Sharing
 from omnigraph.wire.receipt import Receipt
 
 Say = Callable[[Any], None]
 
-SCHEMA: Final = """
-node Person { name: String @key }
+OWN_TABLES: Final = 12  # beyond that many processes, two share one
+HUB: Final = "hub"
+_SCHEMA: Final = """
+node Person { name: String @key  age: I32? @range(age, 0..120) }
 edge Knows: Person -> Person { n: String }
 """
-HUB: Final = "hub"
-KINDS: Final = 4
-SHARED: Final = 3  # the kind of call that every thread of a process makes under one key
+SCHEMA: Final = _SCHEMA + "".join(f"node Own{number} {{ name: String @key }}\n" for number in range(OWN_TABLES))
 _DEADLINE_S: Final = 120.0
+_SHORT_S: Final = (0.02, 0.5)  # a deadline that some calls do not keep
+_SHORT_SHARE: Final = 0.1
 _UPKEEP_ROUNDS: Final = 3
+_STRIDE: Final = 4
+
+PERSON, EDGE, OWN = "node:Person", "edge:Knows", "node:Own"
+REFUSED: Final = "refused"
+WRITES: Final[Mapping[str, tuple[str, ...]]] = {
+    "person": (PERSON,),
+    "own": (OWN,),
+    "edge": (EDGE,),
+    "shared": (PERSON,),  # by every thread of a process, under one key
+    "both": (PERSON, EDGE),
+    "own again": (OWN,),
+    "insert": (PERSON,),
+    "common": (PERSON,),  # by every process, under one key
+    "refused-twice": (),  # a key of a row that is there
+    "refused-end": (),  # an end of an edge that does not exist
+    "refused-value": (),
+}
+"""The kinds of calls, one after the other, and the tables that each adds a row to."""
+KINDS: Final = tuple(WRITES)
+
+
+def kind_of(who: str, number: int) -> str:
+    """The kind of a call. Processes begin at different ones, so that most calls meet calls of other kinds. Every third process writes its
+    own table where it can: who shares no table loses swaps, and does not wait."""
+    kind = KINDS[(number + _STRIDE * _number_of(who)) % len(KINDS)]
+    alone = _number_of(who) % 3 == 2 and kind in ("person", "edge", "both", "insert")
+    return "own" if alone else kind
+
+
+def _number_of(who: str) -> int:
+    return int(who.removeprefix("w"))
 
 
 def start(root: str) -> None:
@@ -39,48 +79,89 @@ def start(root: str) -> None:
 # --- processes ----------------------------------------------------------------------------------------------------------
 
 
-def write(say: Say, root: str, who: str, life: str, threads: int, first: int, count: int) -> None:
-    """Each thread makes the calls from ``first`` on. ``life`` is in the names of all rows: a life begun again writes others."""
+@dataclass(frozen=True)
+class Life:
+    """One process from its start to its end. ``name``: in all rows that no other one writes; a life begun again writes others.
+    ``plant``: a defect that it has."""
+
+    who: str
+    name: str
+    threads: int
+    first: int
+    count: int
+    seed: int
+    plant: Callable[[], object] | None = None
+
+
+def write(say: Say, root: str, life: Life) -> None:
+    """Each thread makes the calls from ``first`` on."""
     guard = threading.Lock()
+    if life.plant is not None:
+        life.plant()
 
     def tell(*said: Any) -> None:
         with guard:
             say(said)
 
     def work(graph: Graph, thread: int) -> None:
-        for number in range(first, count):
-            name = f"{life}-{number}" if number % KINDS == SHARED else f"{life}-{thread}-{number}"
-            tell("began", who, name, number)
+        rng = random.Random(f"{life.name}/{thread}/{life.seed}")
+        for number in range(life.first, life.count):
+            kind = kind_of(life.who, number)
+            name = _name(life, thread, number, kind)
+            short = rng.random() < _SHORT_SHARE and kind not in ("shared", "common")
+            tell("began", life.who, name, kind, number, short)
             try:
-                receipt = _call(graph, name, number)
+                receipt = _call(graph, life, name, kind, rng.uniform(*_SHORT_S) if short else _DEADLINE_S)
             except OutcomeUnknown as error:
-                tell("unknown", who, name, error.facts.get("commit_id"))
+                tell("unknown", life.who, name, error.facts.get("commit_id"))
             except OmnigraphError as error:
-                tell("failed", who, name, f"{error.code}: {error.message}")
+                tell("failed", life.who, name, error.code, error.message)
             else:
-                tell("wrote", who, name, receipt.commit_id, len(receipt.grouped_with))
+                tell("wrote", life.who, name, receipt.commit_id, len(receipt.grouped_with))
 
-    with graphs.open(root, actor=life, group=True) as graph:
-        workers = [threading.Thread(target=work, args=(graph, thread)) for thread in range(threads)]
+    failpoints.arm("carry.refused", lambda **facts: tell("refused", life.who, facts["code"]), at=None)
+    failpoints.arm("combine.after_applied", lambda **_: tell("applied", life.who), at=None)
+    with graphs.open(root, actor=life.name, group=True) as graph:
+        workers = [threading.Thread(target=work, args=(graph, thread)) for thread in range(life.threads)]
         for one in workers:
             one.start()
         for one in workers:
             one.join()
-    tell("done", who)
+    tell("done", life.who)
 
 
-def _call(graph: Graph, name: str, number: int) -> Receipt:
+def _name(life: Life, thread: int, number: int, kind: str) -> str:
+    if kind == "common":
+        return f"all-{number // len(KINDS)}"
+    return f"{life.name}-{number}" if kind == "shared" else f"{life.name}-{thread}-{number}"
+
+
+def _call(graph: Graph, life: Life, name: str, kind: str, deadline_s: float) -> Receipt:
     person = {"type": "Person", "data": {"name": name}}
-    kind = number % KINDS
-    if kind == 0:
-        return graph.load([person], mode="append", deadline_s=_DEADLINE_S)
-    if kind == 1:
-        edge = {"edge": "Knows", "from": name, "to": HUB, "data": {"n": name}}
-        return graph.load([person, edge], mode="merge", deadline_s=_DEADLINE_S)
-    if kind == 2:
-        edge = {"edge": "Knows", "from": HUB, "to": HUB, "data": {"n": name}}
-        return graph.load([edge], mode="append", deadline_s=_DEADLINE_S)
-    return graph.load([person], mode="merge", idempotency_key=name, deadline_s=_DEADLINE_S)
+    given: dict[str, Any] = {"mode": "append", "deadline_s": deadline_s}
+    match kind:
+        case "own" | "own again":
+            return graph.load([{"type": f"Own{_number_of(life.who) % OWN_TABLES}", "data": {"name": name}}], **given)
+        case "edge":
+            return graph.load([_edge(HUB, HUB, name)], **given)
+        case "both":
+            return graph.load([person, _edge(name, HUB, name)], **given | {"mode": "merge"})
+        case "shared" | "common":
+            return graph.load([person], **given | {"mode": "merge", "idempotency_key": name})
+        case "insert":
+            return graph.mutate(f'query add() {{ insert Person {{ name: "{name}" }} }}', deadline_s=deadline_s)
+        case "refused-twice":
+            return graph.load([person, {"type": "Person", "data": {"name": HUB}}], **given)
+        case "refused-end":
+            return graph.load([person, _edge(name, f"{name}-nobody", name)], **given)
+        case "refused-value":
+            return graph.load([person, {"type": "Person", "data": {"name": f"{name}-old", "age": 900}}], **given)
+        case _:
+            return graph.load([person], **given)
+
+
+def _edge(source: str, target: str, name: str) -> dict[str, Any]:
+    return {"edge": "Knows", "from": source, "to": target, "data": {"n": name}}
 
 
 def compact(say: Say, root: str, who: str) -> None:
@@ -99,6 +180,11 @@ def clean(say: Say, root: str, who: str) -> None:
 def _upkeep(say: Say, who: str, call: Callable[[], Any]) -> None:
     try:
         call()
+    except Refused as error:
+        # A writer that is slow may be taken for dead and go on: until it sees that, no intent claims what it has landed, and a cleanup
+        # deletes nothing. What were still so in the end would be a finding of its own.
+        transient = error.facts.get("reason") == "drift"
+        say(("put off" if transient else "broken", who, f"{error.code}: {error.message}"))
     except OmnigraphError as error:
         say(("broken", who, f"{error.code}: {error.message}"))
     else:
@@ -115,33 +201,43 @@ class Heard:
     said: list[tuple[Any, ...]] = field(default_factory=list)
     kills: int = 0
     ended: bool = False
+    sharing: Sharing = field(default_factory=Sharing)
 
     def of(self, what: str) -> list[tuple[Any, ...]]:
         return [line for line in self.said if line[0] == what]
 
 
 def run_grouped(
-    root: str, processes: int, threads: int, calls: int, *, kill_every_s: float, limit_s: float, seed: int = 0
+    root: str,
+    processes: int,
+    threads: int,
+    calls: int,
+    *,
+    kill_every_s: float,
+    limit_s: float,
+    seed: int = 0,
+    plant: Callable[[], object] | None = None,
 ) -> Heard:
-    """So many processes, each of so many threads that make so many calls, while some are killed."""
+    """So many processes while some are killed, every other one of so many threads; each thread makes so many calls."""
     told = Heard()
     crew = Crew(told.said.append, kill_every_s, random.Random(seed))
     writers = [f"w{number}" for number in range(processes)]
     lives: Counter[str] = Counter()
 
-    def begin(who: str) -> None:
+    def begin(number: int, who: str) -> None:
         if who in crew.at_work:
             return
         # How far each thread of a killed process was is not known: all of them do the rest.
-        begun = 1 + max((line[3] for line in told.of("began") if line[1] == who), default=-1)
-        crew.begin(who, write, root, who, f"{who}.{lives[who]}", threads, min(begun, calls), calls)
+        begun = 1 + max((line[4] for line in told.of("began") if line[1] == who), default=-1)
+        mine = 1 if number % 2 else threads
+        crew.begin(who, write, root, Life(who, f"{who}.{lives[who]}", mine, min(begun, calls), calls, seed, plant))
         lives[who] += 1
 
     def manned() -> bool:
         done = {line[1] for line in told.of("done")}
-        for who in writers:
+        for number, who in enumerate(writers):
             if who not in done:
-                begin(who)
+                begin(number, who)
         crew.begin("compactor", compact, root, "compactor")
         crew.begin("cleaner", clean, root, "cleaner")
         return done.issuperset(writers)
@@ -151,52 +247,122 @@ def run_grouped(
     return told
 
 
+# --- judging ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a run has left: the commits, and how often each name stands in each table. Tables of processes count as one."""
+
+    commits: Sequence[CommitRow]
+    tables: Mapping[str, Counter[Any]]
+
+
 def findings(root: str, told: Heard) -> list[str]:
-    """What is wrong with the graph after a run. Recovers it first."""
+    """What is wrong with the graph after a run. Recovers it first, and notes what was shared."""
     found = [] if told.ended else ["not all writers came to their end"]
     found += [f"{line[1]}: {line[2]}" for line in told.of("broken")]
-    found += [f"{line[2]} was refused: {line[3]}" for line in told.of("failed")]
     with graphs.open(root) as graph:
         graph.recover(grace_s=0)
-        commits = Counter[str](commit.id for commit in graph.commits())
-        snapshot = graph.snapshot()
-        columns = (snapshot.to_arrow("Person")["name"], snapshot.to_arrow("Knows")["n"])
-        found += _compared(told, commits, [Counter[Any](column.to_pylist()) for column in columns])
+        left = _left_of(graph)
+        told.sharing = Sharing.of(left.commits)
+        found += _compared(told, left)
+        landed = {row.commit_id for row in left.commits}
         for _, _, name, commit_id in told.of("unknown"):
-            landed = graph.outcome(commit_id).landed
-            if landed is not (commits[commit_id] == 1):
-                found.append(f"{name}: its outcome says landed={landed}, the history has it {commits[commit_id]} times")
+            if graph.outcome(commit_id).landed is not (commit_id in landed):
+                found.append(f"{name}: its outcome is {graph.outcome(commit_id)}, and the history says otherwise")
         found += [str(one) for one in faults_of(graph._engine)]
+        found += [f"left over: {key}" for key in leftovers_of(graph._engine) if key.startswith(layout.INTENTS)]
         report = graph.verify(deep=True)
         found += [] if report.clean else [f"verify: {report}"]
     return found
 
 
-def _compared(told: Heard, commits: Counter[str], tables: Sequence[Counter[Any]]) -> list[str]:
-    """Every acknowledged call once, under one commit; of all others at most once; nothing that no call asked for."""
-    people, edges = tables
-    began = {line[2]: line[3] for line in told.of("began")}
-    found = [f"commit {one} stands {times} times" for one, times in commits.items() if times != 1]
+def _left_of(graph: Graph) -> Left:
+    snapshot = graph.snapshot()
+    tables = {PERSON: _names(snapshot, "Person", "name"), EDGE: _names(snapshot, "Knows", "n"), OWN: Counter[Any]()}
+    for number in range(OWN_TABLES):
+        tables[OWN] += _names(snapshot, f"Own{number}", "name")
+    return Left(commits_of(graph._engine), tables)
+
+
+def _names(snapshot: Any, type_name: str, column: str) -> Counter[Any]:
+    return Counter(snapshot.to_arrow(type_name)[column].to_pylist())
+
+
+def _compared(told: Heard, left: Left) -> list[str]:
+    """Every acknowledged call once, under its own commit; one of unknown outcome as its commit says; a refused one not at all; all others
+    at most once; nothing that no call asked for."""
+    times = Counter(row.commit_id for row in left.commits)
+    found = [f"commit {one} stands {count} times" for one, count in times.items() if count != 1]
+    found += _answers(told, left)
+    kinds = {line[2]: line[3] for line in told.of("began")}
+    unknown = {line[2]: line[3] in times for line in told.of("unknown") if kinds[line[2]] not in ("shared", "common")}
+    acknowledged = {line[2] for line in told.of("wrote")}
+    alone = {name for name, kind in kinds.items() if kind not in ("shared", "common")}
+    failed = {line[2] for line in told.of("failed")} & alone
+    for name, kind in kinds.items():
+        written = {key: left.tables[key][name] for key in left.tables if left.tables[key][name]}
+        once = dict.fromkeys(WRITES[kind], 1)
+        if name in acknowledged or unknown.get(name):
+            right = written == once
+        elif name in failed or name in unknown:
+            right = not written
+        else:
+            right = written in ({}, once)
+        if not right:
+            how = "acknowledged" if name in acknowledged else "refused" if name in failed else "not answered"
+            found.append(f"{name} ({kind}) has the rows {written}, and was {how}")
+    strange = set[Any]().union(*left.tables.values()) - kinds.keys() - {HUB}
+    found += [f"no call wrote {name}" for name in sorted(strange)]
+    return [*found, *_refusals(told, kinds), *_counts(left)]
+
+
+def _answers(told: Heard, left: Left) -> Iterator[str]:
+    """Each call was told of one commit, which is in the history and says what the call has written."""
+    rows = {row.commit_id: row for row in left.commits}
+    kinds = {line[2]: line[3] for line in told.of("began")}
     answers: dict[str, set[str]] = {}
     for _, _, name, commit_id, _ in told.of("wrote"):
         answers.setdefault(name, set()).add(commit_id)
-    names = [name for name, ids in answers.items() for _ in ids]
-    found += [f"{name} was answered by several commits" for name, times in Counter(names).items() if times > 1]
-    found += [
-        f"{name} was acknowledged and is not in the history"
-        for name, ids in answers.items()
-        if not ids & commits.keys()
-    ]
-    owners = Counter(one for ids in answers.values() for one in ids)
-    found += [f"commit {one} is the answer to {times} requests" for one, times in owners.items() if times > 1]
-    for name, number in began.items():
-        written = [table[name] for table in (people, edges) if _writes(number, table is people)]
-        if any(times > 1 for times in written) or len(set(written)) > 1 or (name in answers and written[0] != 1):
-            found.append(f"{name} has {written} rows, and was {'acknowledged' if name in answers else 'not answered'}")
-    strange = (people.keys() | edges.keys()) - began.keys() - {HUB}
-    return found + [f"no call wrote {name}" for name in sorted(strange)]
+    for name, ids in answers.items():
+        if len(ids) > 1:
+            yield f"{name} was answered by the commits {sorted(ids)}"
+        if not ids & rows.keys():
+            yield f"{name} was acknowledged and is not in the history"
+    for one, times in Counter(one for ids in answers.values() for one in ids).items():
+        if times > 1:
+            yield f"commit {one} is the answer to {times} requests"
+    for name, ids in answers.items():
+        for row in (rows[one] for one in ids if one in rows):
+            said = {_table_of(key): change.inserted for key, change in row.tables.items() if change.inserted}
+            if said != dict.fromkeys(WRITES[kinds[name]], 1):
+                yield f"{name} ({kinds[name]}) was answered by commit {row.commit_id}, which says {said}"
 
 
-def _writes(number: int, people: bool) -> bool:
-    """Whether this kind of call writes that table."""
-    return number % KINDS != 2 if people else number % KINDS in (1, 2)
+def _refusals(told: Heard, kinds: Mapping[str, str]) -> Iterator[str]:
+    """A wrong call is never acknowledged; any other one fails only where its deadline was short."""
+    for line in told.of("wrote"):
+        if kinds[line[2]].startswith(REFUSED):
+            yield f"{line[2]} ({kinds[line[2]]}) was acknowledged"
+    short = {line[2] for line in told.of("began") if line[5]}
+    for _, _, name, code, message in told.of("failed"):
+        if name not in short and not kinds[name].startswith(REFUSED):
+            yield f"{name} ({kinds[name]}) failed with {code}: {message}"
+        elif name not in short and code not in ("data-invalid", "key-conflict"):
+            yield f"{name} ({kinds[name]}) was refused with {code}: {message}"
+
+
+def _counts(left: Left) -> Iterator[str]:
+    """What the commits say that they inserted is what is there."""
+    said: Counter[str] = Counter()
+    for row in left.commits:
+        for key, change in row.tables.items():
+            said[_table_of(key)] += change.inserted or 0
+    for key, names in left.tables.items():
+        if said[key] != names.total():
+            yield f"the commits say that they inserted {said[key]} rows in {key}, and it has {names.total()}"
+
+
+def _table_of(key: str) -> str:
+    return OWN if key.startswith(OWN) else key

@@ -30,6 +30,7 @@ from omnigraph.core.meter import Meter
 from omnigraph.manifest.durable import Durability
 from omnigraph.manifest.rows import SchemaRow
 from omnigraph.manifest.schema_id import schema_id
+from omnigraph.options import check_commit
 from omnigraph.schema import canonical_text, parse_schema
 from omnigraph.schema.arrow import table_schema
 from omnigraph.store import open_store
@@ -81,9 +82,13 @@ def register(operation: Operation) -> Operation:
 
 @contextlib.contextmanager
 def opened(root: str, *, combine: bool = False, offers: bool = False) -> Iterator[Engine]:
-    """``combine``: with syncs, because without them no plan is called applied. ``offers``: with syncs, so that both may be compared."""
+    """``combine``: with syncs, because without them no plan is called applied. ``offers``: with syncs, so that both may be compared.
+    Either is also switched on by the environment, as for a program."""
     durability = Durability.COMMIT if combine or offers else None
-    engine = Engine(open_store(root), combine=combine, offers=offers, durability=durability)
+    said = check_commit(None)
+    engine = Engine(
+        open_store(root), combine=combine or said.combine, offers=offers or said.offers, durability=durability
+    )
     try:
         yield engine
     finally:

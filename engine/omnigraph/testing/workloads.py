@@ -90,7 +90,7 @@ class _Worker:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _append(self, keys: tuple[str, ...], name: str) -> str:
-        if self._job.offers:
+        if self._job.offers or self._engine.offers:
             return self._load(keys, name)
         row = append(self._engine, keys, [name], actor=self._name, deadline_s=self._job.deadline_s).row
         if row is None:

@@ -19,7 +19,7 @@ from omnigraph.testing.all_operations import OPERATIONS
 from omnigraph.testing.content import Content, content_of, stays_put
 from omnigraph.testing.operations import create, opened
 from omnigraph.testing.powercut.disk import IMAGES, MIXED, Disk, Image, read_folder, write_image
-from omnigraph.testing.powercut.judge import Said, judge
+from omnigraph.testing.powercut.judge import Said, Sides, judge
 from omnigraph.testing.powercut.record import Event, NotUnderstood, record
 from omnigraph.testing.powercut.workload import ROWS, environment
 
@@ -50,14 +50,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Recording:
-    """One run: the folder it began with, what it did, what it acknowledged, and the content on both sides. ``place``: the folder of
-    the run, where its images have to lie, or None where they can be read anywhere."""
+    """One run: the folder it began with, what it did, what it acknowledged, and the content on both sides. ``between``: the content with
+    the write of the operation's rival alone, if it has one. ``place``: the folder of the run, where its images have to lie, or None where
+    they can be read anywhere."""
 
     start: str
     place: str | None
     events: tuple[Event, ...]
     before: Content | None
     after: Content | None
+    between: Content | None
     never_synced: int
     files: int
 
@@ -140,7 +142,20 @@ class PowerCuts:
         with opened(root) as engine:
             after = held_by(engine)
         never, files = disk.never_synced()
-        return Recording(start, base if stays_put(root) else None, events, before, after, never, files)
+        place = base if stays_put(root) else None
+        return Recording(start, place, events, before, after, self._between(name, width), never, files)
+
+    def _between(self, name: str, width: int) -> Content | None:
+        """The content with the write of the rival alone; None for an operation that has none."""
+        if name in ROWS or (rival := OPERATIONS[name].rival) is None:
+            return None
+        folder = self._folder()
+        os.mkdir(folder)
+        root = os.path.join(folder, GRAPH)
+        OPERATIONS[name].prepare(root, width)
+        rival(root)
+        with opened(root) as engine:
+            return OPERATIONS[name].content_of(engine)
 
     def _cuts(self, taken: Recording) -> Iterator[tuple[Said, Disk]]:
         """The disk after each call, and what was acknowledged until then."""
@@ -160,7 +175,7 @@ class PowerCuts:
         write_image(image, folder)
         try:
             root = os.path.join(folder, GRAPH)
-            return judge(cell.operation, cell.width, root, taken.before, taken.after, said)
+            return judge(cell.operation, cell.width, root, Sides(taken.before, taken.after, taken.between), said)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

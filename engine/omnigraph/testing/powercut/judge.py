@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from omnigraph import graph as graphs
@@ -27,9 +28,25 @@ MEMORY_BYTES = 32 << 30  # of addresses; Lance reserves many that it never touch
 Said = tuple[tuple[Any, ...], ...]
 
 
-def judge(name: str, width: int, root: str, before: Content | None, after: Content | None, said: Said) -> list[str]:
+@dataclass(frozen=True)
+class Sides:
+    """What a graph may hold: before the operation, after it, and between them with the write of its rival alone, where it has one."""
+
+    before: Content | None
+    after: Content | None
+    between: Content | None = None
+
+    def name_of(self, content: Content | None) -> str:
+        if self.before == self.after == content:
+            return "same"
+        if content == self.before or (self.between is not None and content == self.between):
+            return "before"
+        return "after" if content == self.after else f"neither: {str(content)[:300]}"
+
+
+def judge(name: str, width: int, root: str, sides: Sides, said: Said) -> list[str]:
     """What is wrong with the graph at ``root``; nothing if it is what was promised. Changes it."""
-    with Child(_judge, name, width, root, before, after, said) as child:
+    with Child(_judge, name, width, root, sides, said) as child:
         try:
             heard = child.hear_all(JUDGE_S)
         except TimeoutError:
@@ -38,20 +55,12 @@ def judge(name: str, width: int, root: str, before: Content | None, after: Conte
     return list(heard[0]) if heard else ["the process that read what is left has died"]
 
 
-def _judge(
-    say: Callable[[Any], None],
-    name: str,
-    width: int,
-    root: str,
-    before: Content | None,
-    after: Content | None,
-    said: Said,
-) -> None:
+def _judge(say: Callable[[Any], None], name: str, width: int, root: str, sides: Sides, said: Said) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         _follow_hint(root)
-        found = _commits(width, root, said) if name in ROWS else _operation(name, width, root, before, after, said)
+        found = _commits(width, root, said) if name in ROWS else _operation(name, width, root, sides, said)
     except OmnigraphError as error:
         found = [f"{error.code}: {error.message[:300]}"]
     except Exception as error:  # noqa: BLE001 - a graph that cannot be read is a finding, whatever says so
@@ -76,29 +85,25 @@ def _follow_hint(root: str) -> None:
             graph.repair(confirm=True)
 
 
-def _operation(
-    name: str, width: int, root: str, before: Content | None, after: Content | None, said: Said
-) -> list[str]:
+def _operation(name: str, width: int, root: str, sides: Sides, said: Said) -> list[str]:
     """An operation is there whole or not at all, and as its caller was answered."""
     operation = OPERATIONS[name]
     found: list[str] = []
-
-    def name_of_content(content: Content | None) -> str:
-        if before == after == content:
-            return "same"
-        return "before" if content == before else "after" if content == after else f"neither: {str(content)[:300]}"
-
     with opened(root) as engine:
-        was = name_of_content(operation.content_of(engine))
+        first = operation.content_of(engine)
+        was = sides.name_of(first)
         promised = promised_by(engine, said[-1] if said else (), found) if was in ("before", "after") else None
     if not operation.creates_graph or was == "after":
         recover(root)
     with opened(root) as engine:
-        now = name_of_content(operation.content_of(engine))
+        last = operation.content_of(engine)
+        now = sides.name_of(last)
     if was not in READABLE or now not in READABLE:
         return [*found, f"half a write is visible: {was} recovery, {now} after it"]
     if was == "after" and now != "after":
         found.append("recovery took a published write back")
+    if sides.between is not None and first == sides.between and last == sides.before:
+        found.append("recovery took the rival's write back")
     if promised is not None and now != promised:
         found.append(f"the caller got {said[-1]}, and the graph reads as {now}")
     if operation.creates_graph and now == "before":

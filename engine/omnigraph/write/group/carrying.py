@@ -19,6 +19,7 @@ from omnigraph.commit.plan import REQUESTS_MAX, RequestInfo
 from omnigraph.commit.queue.refusals import KEY_TAKEN, UNCHANGED, Refusal, write_refusal
 from omnigraph.commit.request import Prepared, Request
 from omnigraph.commit.txn import Txn, still_newest
+from omnigraph.core import failpoints
 from omnigraph.core.errors import Conflict, InvalidInput, NotFound, OmnigraphError, Overloaded
 from omnigraph.core.ids import new_ulid
 from omnigraph.core.meter import Meter
@@ -198,6 +199,7 @@ class Carrying:
                 meter=self._meter,
             )
             self._told.add(op)
+            failpoints.hit("carry.refused", op=op, code=error["code"])
 
     def plan(self, members: Sequence[Member]) -> None:
         """These are the requests of the next plan: once it is published, the files of the guests among them are deleted."""
