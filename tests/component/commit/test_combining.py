@@ -15,6 +15,7 @@ from omnigraph.commit.intent import decode, encode_plan
 from omnigraph.commit.intent_format import APPLIED, ARMED
 from omnigraph.commit.queue.timing import WAITS_MAX
 from omnigraph.commit.recovery.recover import recover_all
+from omnigraph.core import failpoints
 from omnigraph.core.clock import SystemClock
 from omnigraph.core.meter import Meter
 from omnigraph.graph import Graph
@@ -22,9 +23,10 @@ from omnigraph.manifest.durable import Durability
 from omnigraph.store import open_store
 from omnigraph.testing.combining import before_swaps, bump, leave_applied, losing, row, when_applied
 from omnigraph.testing.content import commits_of, faults_of
+from omnigraph.testing.offering import adding, offering_engine, queued
 from omnigraph.testing.operations import append, create, keys_of
 from omnigraph.wire.receipt import Receipt
-from tests.component.planted.scenes import cut
+from tests.component.planted.scenes import cut, rows
 
 T1, T2, T3, T4 = keys_of(4)
 
@@ -81,6 +83,27 @@ def test_an_applied_plan_of_a_dead_owner_is_published_by_whoever_swaps_next_afte
     assert rows[-1].recovered_by is None and rows[-1].tables[T1].inserted == 1
     recover_all(other, meter=Meter(), beyond_grace=True)  # clears its file
     assert faults_of(other) == []
+
+
+def test_a_plan_that_carries_out_offers_is_taken_along_like_any_other(three: list[Engine]) -> None:
+    """It would lose its swaps to writers of other tables otherwise, which take each other along, and every writer that it carries would
+    wait for that."""
+    helper, third, _ = three
+    front, behind = offering_engine(third.uri), offering_engine(third.uri)
+    front.combine = True
+
+    def help_it(**_: object) -> None:
+        with losing(helper, third):
+            append(helper, [T2], ["helper"])
+
+    with losing(front, third), failpoints.armed("combine.after_applied", help_it), queued(front, [T1]) as queue:
+        ended = [queue.start(adding(front, "front")), queue.start(adding(behind, "behind"))]
+    assert [one.error for one in ended] == [None, None]
+    made = commits_of(third)[-3:]
+    assert len({row.version for row in made}) == 1 and len({row.plan for row in made}) == 2
+    assert {row.commit_id for row in made} >= {one.value.commit_id for one in ended if one.value is not None}
+    assert faults_of(third) == []
+    assert (sorted(rows(third, T1)), rows(third, T2)) == (["behind", "front"], ["helper"])
 
 
 def test_recovery_publishes_an_applied_plan_at_once_and_syncs_nothing_for_it(three: list[Engine]) -> None:

@@ -15,6 +15,7 @@ from omnigraph.commit.durable import Durable
 from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.plan import PublishPlan
 from omnigraph.commit.protocol.compensate import abort_change
+from omnigraph.commit.protocol.withdraw import withdraw
 from omnigraph.commit.queue import arming, combine
 from omnigraph.commit.queue.arming import Arming
 from omnigraph.commit.queue.combine import Combining
@@ -26,6 +27,7 @@ from omnigraph.manifest.swap import Held
 from omnigraph.testing.combining import leave_applied, losing, row, when_applied
 from omnigraph.testing.content import commits_of
 from omnigraph.testing.effect_operations import give_away
+from omnigraph.testing.offering import adding, carry_out, leave_offer, offering_engine
 from omnigraph.testing.operations import append
 from tests.component.planted.scenes import TWO, Defect, Engines, Plant, passing, recovered, setting, wrong
 
@@ -134,6 +136,26 @@ def a_plan_of_another_branch(engines: Engines) -> list[str]:
     return wrong(engines(), {T1: ["mine"], T2: []})
 
 
+def a_carried_request_was_withdrawn(engines: Engines) -> list[str]:
+    """The writer that carries it has died, and its owner was told that it cannot land any more."""
+    front, third = offering_engine(engines().uri), engines()
+    front.combine = True
+    op, made = leave_offer(front, T2, ["guest"], mode="append")
+    offered = front.intents.read(op)
+    assert offered is not None
+    with failpoints.recording() as seen:
+        leave_applied(
+            front,
+            third,
+            lambda: carry_out(front, [offered], adding(front, "left", type_name="T2", mode="append")),
+        )
+    found = [] if "combine.after_applied" in [name for name, _ in seen] else ["the plan that carries is not applied"]
+    withdraw(third, MAIN, op, made, actor=None, meter=Meter())
+    _helped_by(engines, _combining(engines))
+    recovered(engines())
+    return [*found, *wrong(engines(), {T1: ["mine"], T2: []})]
+
+
 def what_is_applied_is_on_disk(engines: Engines) -> list[str]:
     owner = _combining(engines)
     with failpoints.recording() as seen, losing(owner, engines()):
@@ -214,6 +236,9 @@ DEFECTS = {
         a_plan_that_was_aborted, setting(applied_plans, "_lineage_in_tail", lambda *_: Lineage())
     ),
     "a plan comes along whose key is taken": Defect(one_key_in_two_processes, lenient(Check.KEY_TAKEN)),
+    "a plan comes along that carries what was withdrawn": Defect(
+        a_carried_request_was_withdrawn, lenient(Check.CARRIED_ENDED)
+    ),
     "a fork comes along": Defect(a_fork_meets_a_lost_swap, combining_everything),
     "a plan with sources comes along": Defect(an_undo_meets_a_lost_swap, combining_everything),
     "a plan of another branch comes along": Defect(a_plan_of_another_branch, combining_all_branches),

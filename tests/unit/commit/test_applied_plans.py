@@ -115,6 +115,8 @@ def test_what_is_taken_along_is_what_publishing_one_after_the_other_gives() -> N
 
 GOOD = planned(1, (W,), (R,))
 _OTHER_KEY = request(GOOD.id, idempotency_key="k")
+_GUEST = ULIDS[37]
+CARRYING = replace(GOOD, id=ULIDS[41], requests=(request(GOOD.id), request(_GUEST, owned=False)))
 REFUSED: dict[str, tuple[State, PublishPlan, PublishPlan]] = {
     "its commit is in the lineage": (replace(HERE, tail=(*HERE.tail, commit_row(GOOD.id))), own(), GOOD),
     "its abort is in the lineage": (replace(HERE, tail=(*HERE.tail, abort_row(GOOD.id))), own(), GOOD),
@@ -161,11 +163,23 @@ REFUSED: dict[str, tuple[State, PublishPlan, PublishPlan]] = {
         own(),
         replace(GOOD, id=ULIDS[41], requests=(request(GOOD.id), request(ULIDS[40]))),
     ),
+    "a request that it carries has landed": (replace(HERE, tail=(*HERE.tail, commit_row(_GUEST))), own(), CARRYING),
+    "a request that it carries was withdrawn": (replace(HERE, tail=(*HERE.tail, abort_row(_GUEST))), own(), CARRYING),
+    "a request that it carries is one of the swap's own plan": (
+        HERE,
+        replace(own(), id=ULIDS[36], requests=(request(OWN), request(_GUEST, owned=False))),
+        CARRYING,
+    ),
 }
 
 
 def test_a_plan_that_fits_is_taken_along() -> None:
     assert taken(HERE, own(), [applied(GOOD)]) == [GOOD.id]
+
+
+def test_a_plan_that_carries_requests_of_others_takes_along_and_is_taken_along() -> None:
+    assert taken(HERE, own(), [applied(CARRYING)]) == [GOOD.id, _GUEST]
+    assert taken(HERE, CARRYING, [applied(planned(2, (V,)))]) == [planned(2, (V,)).id]
 
 
 @pytest.mark.parametrize("cell", REFUSED.values(), ids=REFUSED.keys())
@@ -219,7 +233,7 @@ ALONE: dict[str, PublishPlan] = {
     "maintenance": replace(GOOD, kind="maintenance", requests=()),
     "no request": replace(GOOD, requests=()),
     "a request of another kind": replace(GOOD, requests=(request(GOOD.id, kind="merge"),)),
-    "a carried request": replace(GOOD, requests=(request(GOOD.id, owned=False),)),
+    "no request of its own": replace(GOOD, requests=(request(GOOD.id, owned=False),)),
     "sources": replace(GOOD, sources=(_SOURCE,)),
     "what came with a merge": replace(GOOD, merge={"identity": GRAPH}),
     "reverts": replace(GOOD, reverts=(ULIDS[2],)),
