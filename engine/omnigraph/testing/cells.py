@@ -181,6 +181,10 @@ class Matrix:
         """What the graph holds after the cell's operation alone. ``learn`` comes first."""
         return self._after[(cell.operation, cell.width, cell.store)]
 
+    def between(self, cell: Cell) -> Content | None:
+        """What the graph holds with the write of the operation's rival alone; None for an operation without one."""
+        return self._between.get((cell.operation, cell.width, cell.store))
+
     def crash_cells(self, name: str, width: int, store: str) -> Iterator[Cell]:
         self.learn(OPERATIONS[name], width, store)
         if store == LOCAL:
@@ -307,7 +311,7 @@ class Matrix:
         said: tuple[Any, ...],
         verdict: Verdict,
     ) -> None:
-        between = self._between.get((operation.name, cell.width, cell.store))
+        between = self.between(cell)
 
         def name_of(content: Content | None) -> str:
             if before == after == content:

@@ -29,12 +29,7 @@ from omnigraph.testing.faults import CATALOGUE
 from omnigraph.testing.pulse import Pulse
 from omnigraph.testing.zombies import WOKE_UP, deaths, pause, sleepers, sleeping_recoverers
 
-NO_SLEEPERS = (
-    "compensation",
-    "combine-helps",
-    "offer-carried",
-    "offer-refused",
-)  # their rivals run in the same process, which would stop with it
+NO_SLEEPERS = ("compensation",)  # its rival runs in the same process, which would stop with it
 OTHERS_DRAWN = 3  # pools that are drawn from beside each new one
 
 

@@ -124,6 +124,12 @@ def places() -> Iterator[Callable[[str], str]]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _rounds(chosen: argparse.Namespace) -> Iterator[tuple[int, str]]:
+    for seed in itertools.count(chosen.seed):
+        for store in chosen.store or STORES:
+            yield seed, store
+
+
 def print_ledger(ledger: dict[str, RoundCounts], seed: int, seconds: float) -> None:
     print(
         f"{'store':6} {'rounds':>6} {'landed':>7} {'unknown':>7} {'failed':>6} {'kills':>6} {'commits':>8} {'swaps':>6} {'applied':>7} "
@@ -159,7 +165,7 @@ def main(arguments: list[str]) -> int:
     ledger: dict[str, RoundCounts] = defaultdict(RoundCounts)
     pulse = Pulse("share", "rounds", chosen.seconds)
     with places() as fresh, pulse.running():
-        for seed, store in itertools.product(itertools.count(chosen.seed), chosen.store or STORES):
+        for seed, store in _rounds(chosen):
             if time.monotonic() - started > chosen.seconds:
                 break
             root = fresh(store)

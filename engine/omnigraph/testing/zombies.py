@@ -82,10 +82,11 @@ def deaths(matrix: Matrix, name: str, width: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Before:
-    """What the graph held, and would hold after the operation alone."""
+    """What the graph held, and would hold after the operation alone, or with the write of its rival alone."""
 
     before: Content | None
     after: Content | None
+    between: Content | None
 
 
 def pause(matrix: Matrix, cell: Cell) -> Verdict:
@@ -98,7 +99,7 @@ def pause(matrix: Matrix, cell: Cell) -> Verdict:
     try:
         matrix.prepare(operation, cell.width, root)
         with opened(root) as engine:
-            known = _Before(operation.content_of(engine), matrix.after(cell))
+            known = _Before(operation.content_of(engine), matrix.after(cell), matrix.between(cell))
         if cell.second:
             with Child(_act, cell.operation, root, cell.width, f"{cell.second}=kill") as child:
                 child.hear_all(CHILD_S)
@@ -225,7 +226,7 @@ def _judge(cell: Cell, root: str, known: _Before, said: tuple[Any, ...], verdict
     mine = _without_others(now)
     if mine == known.before == known.after:
         verdict.now = "same"
-    elif mine == known.before:
+    elif mine == known.before or (known.between is not None and mine == known.between):
         verdict.now = "before"
     elif mine == known.after:
         verdict.now = "after"
