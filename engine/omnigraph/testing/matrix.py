@@ -29,7 +29,6 @@ from omnigraph.testing.faults import CATALOGUE
 from omnigraph.testing.pulse import Pulse
 from omnigraph.testing.zombies import WOKE_UP, deaths, pause, sleepers, sleeping_recoverers
 
-NO_SLEEPERS = ("compensation",)  # its rival runs in the same process, which would stop with it
 OTHERS_DRAWN = 3  # pools that are drawn from beside each new one
 
 
@@ -99,7 +98,7 @@ def order(
     second time before all others have come, so that a short run is a sample of all of them."""
     rounds: list[list[tuple[str, int, str]]] = []
     for name, operation in OPERATIONS.items():
-        if (only and name not in only) or (kind == "pause" and (operation.creates_graph or name in NO_SLEEPERS)):
+        if (only and name not in only) or (kind == "pause" and operation.creates_graph):
             continue
         found = [(name, width, store) for width in operation.widths for store in stores]
         rng.shuffle(found)
