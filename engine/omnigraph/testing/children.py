@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -103,6 +104,8 @@ def _run(say: Connection, env: dict[str, str], call: Any, args: tuple[Any, ...])
     os.environ.update(env)
     try:
         call(say.send, *args)
+    except Exception:
+        traceback.print_exc()  # its exit code says nothing, and a worker that cannot begin would be begun again for ever
     finally:
         say.close()
         # Threads of the clients are not worth waiting for, and a dying process does not wait for them either.

@@ -26,6 +26,7 @@ from omnigraph.graph import Graph
 from omnigraph.testing.content import faults_of, leftovers_of
 from omnigraph.testing.crew import Crew
 from omnigraph.testing.evolving_graphs import EXAMPLES, EXTRA, Example
+from omnigraph.testing.sharing import Sharing, sharing_of
 
 Say = Callable[[Any], None]
 LOADERS: Final = ("ann", "bob")
@@ -93,6 +94,7 @@ class Round:
     kill_every_s: float = 1.0
     limit_s: float = 240.0
     loaded: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict)
+    sharing: Sharing = field(default_factory=Sharing)
 
     def __post_init__(self) -> None:
         self._crew = Crew(self._note, self.kill_every_s, random.Random(f"{self.name}/{self.seed}"))
@@ -143,6 +145,7 @@ class Round:
         with graphs.open(self.root, actor="judge") as graph, tempfile.TemporaryDirectory() as folder:
             graph.recover(grace_s=0)
             self._finish(graph, example)
+            self.sharing = sharing_of(graph._engine)
             found = [f"fault: {one}" for one in faults_of(graph._engine)]
             found += [
                 f"left over: {one}" for one in leftovers_of(graph._engine) if not one.startswith(("nodes/", "edges/"))
@@ -195,7 +198,7 @@ def main(arguments: list[str]) -> int:
             except OmnigraphError as error:
                 found = [f"{error.code}: {error.message}"]
             print(
-                f"{name} seed {one.seed}: {len(one.loaded)} batches, {one.kills} kills, {'; '.join(found) or 'clean'}"
+                f"{name} seed {one.seed}: {len(one.loaded)} batches, {one.kills} kills, {one.sharing}, {'; '.join(found) or 'clean'}"
             )
             if found:
                 print(f"  kept: {folder}", file=sys.stderr)

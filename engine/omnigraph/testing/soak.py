@@ -3,9 +3,11 @@
     python -m omnigraph.testing soak [--seconds N] [--seed S] [--store local|s3] [--only KIND] [--json FILE]
     python -m omnigraph.testing soak ROUND...                      repeat these rounds, e.g. bank/local/17
 
-A round is one history (list-append, set, bank or ring) on a fresh graph: writers that read as well, a killer (SIGKILL) and a
-stopper (SIGSTOP, SIGCONT), then recovery, the checker of the history, and the checks of the graph. The seed of a round
-repeats the requests and the kills, not their timing. Progress goes to standard error. A ledger is printed, also after Ctrl-C;
+A round is one history (list-append, apart, set, bank or ring) on a fresh graph: writers that read as well, a killer (SIGKILL) and a
+stopper (SIGSTOP, SIGCONT), then recovery, the checker of the history, and the checks of the graph. In apart every other process appends to
+a list of its own. The seed of a round repeats the requests and the kills, not their timing. OMNIGRAPH_COMMIT_COMBINE=1 and
+OMNIGRAPH_COMMIT_OFFERS=1 are those of all processes; the ledger says how many commits came along with the swap of another process, and how
+many another process carried out. Progress goes to standard error. A ledger is printed, also after Ctrl-C;
 the exit code is 1 if there is a finding.
 """
 
@@ -39,11 +41,13 @@ from omnigraph.testing.histories import (
     check_ring,
     check_set,
 )
-from omnigraph.testing.operations import create, opened, recover
+from omnigraph.testing.operations import TYPES, create, keys_of, opened, recover
 from omnigraph.testing.pulse import Pulse
+from omnigraph.testing.sharing import sharing_of
 from omnigraph.testing.workloads import (
     ACCOUNT_START,
     ACCOUNTS,
+    LIST_KEYS,
     Job,
     Told,
     balances_of,
@@ -53,9 +57,10 @@ from omnigraph.testing.workloads import (
 )
 from omnigraph.upkeep.verify import GARBAGE, verify
 
-KINDS = ("list-append", "set", "bank", "ring")
+KINDS = ("list-append", "apart", "set", "bank", "ring")
 STORES = ("local", "s3")
 LIMIT_S = 300.0
+APART_TABLES = 8
 
 
 @dataclass
@@ -71,19 +76,24 @@ class RoundCounts:
     stops: int = 0
     worst_s: float = 0.0
     seconds: float = 0.0
+    helped: int = 0
+    carried: int = 0
     findings: list[str] = field(default_factory=list)
 
 
 def play(kind: str, root: str, seed: int, line: RoundCounts) -> list[str]:
     """Play one round and return its findings."""
     rng = random.Random(f"{kind}/{seed}")
-    create(root)
+    create(root, APART_TABLES if kind == "apart" else len(TYPES))
     if kind in ("bank", "ring"):
         with opened(root) as engine:
             (open_accounts if kind == "bank" else open_ring)(engine)
     slow = root.startswith("s3://")
     count = rng.randint(3, 6) if slow else rng.randint(10, 40)
-    jobs = {f"p{number}": Job(kind, count, reads=0.4, seed=seed) for number in range(rng.randint(2, 4 if slow else 6))}
+    jobs = {
+        f"p{number}": Job(kind, count, _keys(kind, number), reads=0.4, seed=seed)
+        for number in range(rng.randint(2, 4 if slow else 6))
+    }
     told = run_together(
         root,
         jobs,
@@ -95,9 +105,18 @@ def play(kind: str, root: str, seed: int, line: RoundCounts) -> list[str]:
     )
     _count(told, line)
     try:
-        return _judge(kind, root, told)
+        return _judge(kind, root, told, line)
     except OmnigraphError as error:
         return [f"{type(error).__name__}: {error}"]
+
+
+def _keys(kind: str, number: int) -> tuple[str, ...]:
+    """The tables of a process. In apart every second one has a table of its own, and loses swaps to those that share two."""
+    return (
+        tuple(keys_of(APART_TABLES)[len(LIST_KEYS) :][number : number + 1])
+        if kind == "apart" and number % 2
+        else LIST_KEYS
+    )
 
 
 def _count(told: Told, line: RoundCounts) -> None:
@@ -113,18 +132,21 @@ def _count(told: Told, line: RoundCounts) -> None:
     line.seconds += told.seconds
 
 
-def _judge(kind: str, root: str, told: Told) -> list[str]:
+def _judge(kind: str, root: str, told: Told, line: RoundCounts) -> list[str]:
     found = [f"{name} was cut off after {LIMIT_S:.0f} s" for name in told.unfinished]
     recover(root)
     with opened(root) as engine:
         found += faults_of(engine)
+        shared = sharing_of(engine)
+        line.helped += shared.helped
+        line.carried += shared.carried
         found += [problem.message for problem in verify(engine).problems if problem.severity != GARBAGE]
         lineage = {row.commit_id for row in commits_of(engine)}
         acknowledged = {e.value for e in told.events if e.kind == OK and e.what != "read" and e.value is not None}
         found += [f"acknowledged commit {one} is not there" for one in sorted(acknowledged - lineage)]
         end = balances_of(engine, engine.latest(MAIN)) if kind == "bank" else {}
     match kind:
-        case "list-append":
+        case "list-append" | "apart":
             found += check_list_append(told.events)
         case "set":
             found += check_set(told.events)
@@ -179,12 +201,12 @@ def findings_of(ledger: dict[str, RoundCounts]) -> int:
 def print_ledger(ledger: dict[str, RoundCounts], seed: int, seconds: float) -> None:
     print(
         f"{'history/store':18} {'rounds':>6} {'landed':>7} {'unknown':>7} {'failed':>6} {'reads':>6} {'kills':>6} {'stops':>6} "
-        f"{'worst s':>8} findings"
+        f"{'helped':>7} {'carried':>7} {'worst s':>8} findings"
     )
     for name, line in sorted(ledger.items()):
         print(
             f"{name:18} {line.rounds:6} {line.acknowledged:7} {line.unknown:7} {line.failed:6} {line.reads:6} {line.kills:6} "
-            f"{line.stops:6} {line.worst_s:8.2f} {len(line.findings)}"
+            f"{line.stops:6} {line.helped:7} {line.carried:7} {line.worst_s:8.2f} {len(line.findings)}"
         )
     findings = findings_of(ledger)
     rounds = sum(line.rounds for line in ledger.values())

@@ -29,6 +29,7 @@ from omnigraph.graph import Graph
 from omnigraph.testing.content import faults_of
 from omnigraph.testing.crew import Crew
 from omnigraph.testing.replica import follow
+from omnigraph.testing.sharing import Sharing, sharing_of
 from omnigraph.write.sources.batch import Batch
 
 Say = Callable[[Any], None]
@@ -40,6 +41,11 @@ edge Knows: Person -> Person { n: String  since: I32? }
 """
 SCORED: Final = SCHEMA.replace("city: String?", "city: String?  score: F64?")
 AGENTS: Final = ("ada", "bob", "eve")
+RECEIVERS: Final = (
+    "night",
+    "noon",
+    "dusk",
+)  # the first one's batches are those that are looked at, and one of them is bad
 DISPUTED: Final = "p7"  # whose city two agents set
 BAD: Final = 3  # the batch that is taken back
 BAD_BILLS: Final = range(100, 130)
@@ -107,15 +113,20 @@ def _newcomer(who: str, number: int, n: int) -> dict[str, Any]:
 
 
 def receive(say: Say, root: str, who: str, first: int, count: int) -> None:
-    """Batches that arrive on main."""
+    """Batches that arrive on main. Several processes receive them, which wait for each other: with offers one carries out what others have."""
     with graphs.open(root, actor=who) as graph:
         for number in range(first, count):
-            graph.load(_bills(number), mode="merge", idempotency_key=f"night/{number}", deadline_s=_DEADLINE_S)
+            # What is to be taken back alone asks not to share a plan: commits that do have one state before and one after.
+            alone = False if who == RECEIVERS[0] else None
+            given: dict[str, Any] = {"idempotency_key": f"{who}/{number}", "deadline_s": _DEADLINE_S, "group": alone}
+            graph.load(_bills(who, number), mode="merge", **given)
             say(("did", who, number))
     say(("done", who, count))
 
 
-def _bills(number: int) -> list[dict[str, Any]]:
+def _bills(who: str, number: int) -> list[dict[str, Any]]:
+    if who != RECEIVERS[0]:
+        return [{"type": "Bill", "data": {"number": f"{who}{number}", "total": number}}]
     if number == BAD:
         return [{"type": "Bill", "data": {"number": f"b{n}", "total": -1}} for n in BAD_BILLS]
     renewed = [(f"b{number}", number * 1000)]
@@ -206,6 +217,7 @@ class Day:
     kill_every_s: float = 2.0
     limit_s: float = 240.0
     did: dict[str, int] = field(default_factory=dict)
+    sharing: Sharing = field(default_factory=Sharing)
 
     def __post_init__(self) -> None:
         self._crew = Crew(self._note, self.kill_every_s, random.Random(self.seed))
@@ -229,8 +241,8 @@ class Day:
         if self.did.get("merger"):
             return True
         wanted = dict(_ENDLESS)
-        at_work = [who for who in (*AGENTS, "night") if self.did.get(who, 0) < self.steps]
-        wanted |= {who: receive if who == "night" else work for who in at_work}
+        at_work = [who for who in (*AGENTS, *RECEIVERS) if self.did.get(who, 0) < self.steps]
+        wanted |= {who: receive if who in RECEIVERS else work for who in at_work}
         if not at_work:
             wanted["merger"] = merge_all
         for who, call in wanted.items():
@@ -248,6 +260,7 @@ class Day:
             for each in (graph, copy):
                 each.recover(grace_s=0)
             catch_up(graph, copy)
+            self.sharing = sharing_of(graph._engine)
             found = [f"fault: {one}" for one in faults_of(graph._engine)]
             if not graph.verify(deep=True).clean:
                 found.append("verify finds something")
@@ -272,6 +285,10 @@ class Day:
         for number in (n for n in range(self.steps) if n != BAD):
             if bills[f"b{number}"]["total"] != number * 1000 or f"n{number}" not in bills:
                 yield f"batch {number} is not there"
+        for who in RECEIVERS[1:]:
+            for number in range(self.steps):
+                if bills.get(f"{who}{number}", {}).get("total") != number:
+                    yield f"batch {number} of {who} is not there"
 
 
 def rows_of(graph: Graph) -> dict[str, dict[Any, Any]]:
@@ -307,7 +324,7 @@ def main(arguments: list[str]) -> int:
             found = day.run()
         except OmnigraphError as error:
             found = [f"{error.code}: {error.message}"]
-        told = f"{sum(day.did.values())} steps, {day.kills} kills, {time.monotonic() - started:.0f} s"
+        told = f"{sum(day.did.values())} steps, {day.kills} kills, {day.sharing}, {time.monotonic() - started:.0f} s"
         sys.stdout.write(f"seed {day.seed}: {told}: {'; '.join(found) or 'clean'}\n")
         if found:
             sys.stderr.write(f"  kept: {folder}\n")

@@ -41,7 +41,7 @@ YOUNG_KILLS = 0.25  # share of kills that may meet a process which is still open
 
 @dataclass(frozen=True)
 class Job:
-    """What one worker does. ``kind``: rows, set, list-append, bank, ring or recover. ``keys``: the tables it may write."""
+    """What one worker does. ``kind``: rows, set, list-append, apart, bank, ring or recover. ``keys``: the tables it may write."""
 
     kind: str
     count: int
@@ -126,6 +126,8 @@ class _Worker:
         keys = self._job.keys if self._rng.random() < 0.7 else (self._rng.choice(self._job.keys),)
         name = f"{self._name}-{number}"
         self._do("append", (name, keys), lambda: self._append(keys, name))
+
+    _apart = _list_append
 
     def _bank(self, number: int) -> None:
         source, target = self._rng.sample(ACCOUNTS, 2)
