@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from omnigraph.testing.content import Content
 from omnigraph.testing.powercut.beside import PAIRS
 from omnigraph.testing.powercut.cells import Cell, PowerCuts
 from omnigraph.testing.powercut.disk import MIXED, NAMES, SYNCED, TORN
+from omnigraph.testing.powercut.judge import Sides
 from omnigraph.testing.powercut.record import unavailable
 from omnigraph.testing.powercut.workload import AS_IT_IS, COMMITS, RELAXED, SYNCED_AROUND
 
@@ -65,6 +67,22 @@ def test_beside_another_process_what_was_acknowledged_is_there(cuts: PowerCuts, 
     result = cuts.run(Cell(pair, 1, AS_IT_IS, image), every=25)
     assert dict(result.findings) == {}
     assert result.cuts > 3
+
+
+@pytest.mark.parametrize("name", ["combine-helps", "combine-helped", "offer-carried", "offer-refused"])
+def test_what_processes_do_for_each_other_survives_as_if_each_had_done_it(cuts: PowerCuts, name: str) -> None:
+    """A plan that another swap took along, the swap that takes it, a request that another plan carries, and one that is withdrawn."""
+    result = cuts.run(Cell(name, 1, AS_IT_IS, SYNCED), every=12)
+    assert dict(result.findings) == {}
+    assert result.cuts > 3 and result.judged > 3
+
+
+def test_a_write_of_a_rival_that_is_taken_back_is_found() -> None:
+    before, between, after = (Content({"node:T1": ((("name", name),),)}) for name in "abc")
+    sides = Sides(before, after, between)
+    assert [sides.name_of(one) for one in (before, between, after)] == ["before", "before", "after"]
+    assert sides.name_of(Content({})).startswith("neither") and Sides(before, before).name_of(before) == "same"
+    assert list(sides.lost(between, before)) and not list(sides.lost(before, between))
 
 
 @pytest.mark.parametrize("name", ["schema-filled", "schema-types", "schema-rule"])

@@ -50,6 +50,17 @@ def test_who_is_stopped_on_a_branch_does_no_harm_to_those_who_write_there(
     assert all(v.ended == WOKE_UP for v in verdicts) and verdicts
 
 
+@pytest.mark.parametrize("name", ["combine-helps", "offer-carried", "offer-refused", "compensation"])
+def test_who_meets_rivals_in_its_own_process_does_no_harm_when_it_goes_on(
+    matrix: Matrix, all_clean: AllClean, name: str
+) -> None:
+    """What the rival alone leaves is no half of the sleeper's write."""
+    places = ("apply.", "publish.", "combine.", "carry.")
+    cells = [c for c in sleepers(matrix, name, 1, "local") if c.cut.startswith(places)]
+    verdicts = all_clean(pause(matrix, cell) for cell in cells[:: len(cells) // 3 + 1])
+    assert any(v.ended == WOKE_UP for v in verdicts)
+
+
 @pytest.mark.parametrize("place", ["*:2", "*:4"])
 def test_a_recovery_stopped_anywhere_does_no_harm_when_it_goes_on(
     matrix: Matrix, all_clean: AllClean, place: str

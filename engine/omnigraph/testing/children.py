@@ -106,6 +106,7 @@ def _run(say: Connection, env: dict[str, str], call: Any, args: tuple[Any, ...])
         call(say.send, *args)
     except Exception:
         traceback.print_exc()  # its exit code says nothing, and a worker that cannot begin would be begun again for ever
+        raise
     finally:
         say.close()
         # Threads of the clients are not worth waiting for, and a dying process does not wait for them either.

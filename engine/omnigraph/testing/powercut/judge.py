@@ -4,7 +4,7 @@ because what is left may be read for ever, or take all memory."""
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,13 @@ class Sides:
         if content == self.before or (self.between is not None and content == self.between):
             return "before"
         return "after" if content == self.after else f"neither: {str(content)[:300]}"
+
+    def lost(self, first: Content | None, last: Content | None) -> Iterator[str]:
+        """What recovery has taken back that was there before it."""
+        if self.name_of(first) == "after" and self.name_of(last) != "after":
+            yield "recovery took a published write back"
+        if self.between is not None and first == self.between and last == self.before:
+            yield "recovery took the rival's write back"
 
 
 def judge(name: str, width: int, root: str, sides: Sides, said: Said) -> list[str]:
@@ -100,10 +107,7 @@ def _operation(name: str, width: int, root: str, sides: Sides, said: Said) -> li
         now = sides.name_of(last)
     if was not in READABLE or now not in READABLE:
         return [*found, f"half a write is visible: {was} recovery, {now} after it"]
-    if was == "after" and now != "after":
-        found.append("recovery took a published write back")
-    if sides.between is not None and first == sides.between and last == sides.before:
-        found.append("recovery took the rival's write back")
+    found += sides.lost(first, last)
     if promised is not None and now != promised:
         found.append(f"the caller got {said[-1]}, and the graph reads as {now}")
     if operation.creates_graph and now == "before":
