@@ -12,7 +12,7 @@ from omnigraph.commit.queue.offers import OwnOffer
 from omnigraph.manifest.rows import CommitRow, TableChange
 from omnigraph.testing import group_workload as work
 from omnigraph.testing.group_workload import EDGE, HUB, OWN, PERSON
-from omnigraph.testing.shared_swaps import RoundCounts
+from omnigraph.testing.shared_swaps import ShareCounts
 from omnigraph.testing.sharing import Sharing
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
@@ -155,11 +155,11 @@ def test_what_processes_have_done_for_each_other_is_counted_from_the_history() -
 
 
 def test_rounds_in_which_no_process_has_helped_another_are_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = RoundCounts()
+    line = ShareCounts()
     for name in ("OMNIGRAPH_COMMIT_COMBINE", "OMNIGRAPH_COMMIT_OFFERS"):
         monkeypatch.setenv(name, "1")
     assert len(list(line.idle())) == 3
     line.add(work.Heard(said=[("refused", "w0", "key-taken")], sharing=Sharing(3, 2, 1, 1, 1)), 1.0, [])
     assert list(line.idle()) == []
     monkeypatch.setenv("OMNIGRAPH_COMMIT_OFFERS", "0")
-    assert len(list(RoundCounts().idle())) == 1
+    assert len(list(ShareCounts().idle())) == 1

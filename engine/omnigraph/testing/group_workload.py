@@ -153,7 +153,7 @@ def _call(graph: Graph, life: Life, name: str, kind: str, deadline_s: float) -> 
         case "refused-twice":
             return graph.load([person, {"type": "Person", "data": {"name": HUB}}], **given)
         case "refused-end":
-            return graph.load([person, _edge(name, f"{name}-nobody", name)], **given)
+            return graph.load([person, _edge(name, f"{name}-missing", name)], **given)
         case "refused-value":
             return graph.load([person, {"type": "Person", "data": {"name": f"{name}-old", "age": 900}}], **given)
         case _:
@@ -319,7 +319,7 @@ def _compared(told: Heard, left: Left) -> list[str]:
 
 
 def _answers(told: Heard, left: Left) -> Iterator[str]:
-    """Each call was told of one commit, which is in the history and says what the call has written."""
+    """Each call was answered by one commit, which is in the history and says what the call has written."""
     rows = {row.commit_id: row for row in left.commits}
     kinds = {line[2]: line[3] for line in told.of("began")}
     answers: dict[str, set[str]] = {}

@@ -41,7 +41,7 @@ _LIMIT_S: Final = 1800.0
 
 
 @dataclass
-class RoundCounts:
+class ShareCounts:
     """What the rounds on one kind of store came to: one line of the ledger. ``refused``: offers that a writer ahead has refused."""
 
     rounds: int = 0
@@ -78,7 +78,7 @@ class RoundCounts:
             yield "no offer was refused"
 
 
-def play(root: str, chosen: argparse.Namespace, seed: int, line: RoundCounts) -> list[str]:
+def play(root: str, chosen: argparse.Namespace, seed: int, line: ShareCounts) -> list[str]:
     """Play one round and return its findings."""
     began = time.monotonic()
     told = Heard()
@@ -130,7 +130,7 @@ def _rounds(chosen: argparse.Namespace) -> Iterator[tuple[int, str]]:
             yield seed, store
 
 
-def print_ledger(ledger: dict[str, RoundCounts], seed: int, seconds: float) -> None:
+def print_ledger(ledger: dict[str, ShareCounts], seed: int, seconds: float) -> None:
     print(
         f"{'store':6} {'rounds':>6} {'landed':>7} {'unknown':>7} {'failed':>6} {'kills':>6} {'commits':>8} {'swaps':>6} {'applied':>7} "
         f"{'helped':>7} {'carried':>7} {'refused':>7} findings"
@@ -162,7 +162,7 @@ def main(arguments: list[str]) -> int:
     for switch in (COMBINE, OFFERS):
         os.environ.setdefault(switch, "1")
     started = time.monotonic()
-    ledger: dict[str, RoundCounts] = defaultdict(RoundCounts)
+    ledger: dict[str, ShareCounts] = defaultdict(ShareCounts)
     pulse = Pulse("share", "rounds", chosen.seconds)
     with places() as fresh, pulse.running():
         for seed, store in _rounds(chosen):
