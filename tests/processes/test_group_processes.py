@@ -40,7 +40,8 @@ def test_processes_that_group_beside_a_killer_a_compactor_and_a_cleaner(local_ro
 @pytest.mark.usefixtures("switched_on")
 def test_processes_that_carry_out_and_take_along_each_others_commits_beside_a_killer(local_root: str) -> None:
     work.start(local_root)
-    told = work.run_grouped(local_root, 4, 2, 22, kill_every_s=1.5, limit_s=240)
+    kinds = (*work.KINDS, "edge", "person", "edge", "insert", "edge")  # more of what waits for the same table
+    told = work.run_grouped(local_root, 4, 2, len(kinds), kill_every_s=1.5, limit_s=240, kinds=kinds)
     check(local_root, told)
     assert told.of("applied") and told.sharing.carried > 0, told.sharing
 
@@ -78,7 +79,9 @@ def repeat_what_was_carried_out() -> None:
 @pytest.mark.usefixtures("switched_on")
 def test_planted_an_owner_that_repeats_what_was_carried_out_is_found(local_root: str) -> None:
     work.start(local_root)
-    told = work.run_grouped(local_root, 4, 2, 11, kill_every_s=60, limit_s=240, plant=repeat_what_was_carried_out)
+    told = work.run_grouped(
+        local_root, 4, 2, 11, kill_every_s=60, limit_s=240, kinds=("edge",), plant=repeat_what_was_carried_out
+    )
     assert work.findings(local_root, told)
 
 

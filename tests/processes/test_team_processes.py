@@ -34,7 +34,8 @@ def test_planted_a_bad_batch_that_stays_is_found(tmp_path: Path, monkeypatch: py
     said: list[object] = []
     for who in team.AGENTS:
         team.work(said.append, day.root, who, 0, day.steps)
-    team.receive(said.append, day.root, "night", 0, day.steps)
+    for who in team.RECEIVERS:
+        team.receive(said.append, day.root, who, 0, day.steps)
     with team.graphs.open(day.root) as graph:
         for who in team.AGENTS:
             team._merge(graph, who)

@@ -59,10 +59,10 @@ WRITES: Final[Mapping[str, tuple[str, ...]]] = {
 KINDS: Final = tuple(WRITES)
 
 
-def kind_of(who: str, number: int) -> str:
+def kind_of(who: str, number: int, kinds: Sequence[str] = KINDS) -> str:
     """The kind of a call. Processes begin at different ones, so that most calls meet calls of other kinds. Every third process writes its
     own table where it can: who shares no table loses swaps, and does not wait."""
-    kind = KINDS[(number + _STRIDE * _number_of(who)) % len(KINDS)]
+    kind = kinds[(number + _STRIDE * _number_of(who)) % len(kinds)]
     alone = _number_of(who) % 3 == 2 and kind in ("person", "edge", "both", "insert")
     return "own" if alone else kind
 
@@ -90,6 +90,7 @@ class Life:
     first: int
     count: int
     seed: int
+    kinds: Sequence[str] = KINDS
     plant: Callable[[], object] | None = None
 
 
@@ -106,7 +107,7 @@ def write(say: Say, root: str, life: Life) -> None:
     def work(graph: Graph, thread: int) -> None:
         rng = random.Random(f"{life.name}/{thread}/{life.seed}")
         for number in range(life.first, life.count):
-            kind = kind_of(life.who, number)
+            kind = kind_of(life.who, number, life.kinds)
             name = _name(life, thread, number, kind)
             short = rng.random() < _SHORT_SHARE and kind not in ("shared", "common")
             tell("began", life.who, name, kind, number, short)
@@ -141,23 +142,28 @@ def _call(graph: Graph, life: Life, name: str, kind: str, deadline_s: float) -> 
     given: dict[str, Any] = {"mode": "append", "deadline_s": deadline_s}
     match kind:
         case "own" | "own again":
-            return graph.load([{"type": f"Own{_number_of(life.who) % OWN_TABLES}", "data": {"name": name}}], **given)
+            return _load(graph, [{"type": f"Own{_number_of(life.who) % OWN_TABLES}", "data": {"name": name}}], **given)
         case "edge":
-            return graph.load([_edge(HUB, HUB, name)], **given)
+            return _load(graph, [_edge(HUB, HUB, name)], **given)
         case "both":
-            return graph.load([person, _edge(name, HUB, name)], **given | {"mode": "merge"})
+            return _load(graph, [person, _edge(name, HUB, name)], **given | {"mode": "merge"})
         case "shared" | "common":
-            return graph.load([person], **given | {"mode": "merge", "idempotency_key": name})
+            return _load(graph, [person], **given | {"mode": "merge", "idempotency_key": name})
         case "insert":
             return graph.mutate(f'query add() {{ insert Person {{ name: "{name}" }} }}', deadline_s=deadline_s)
         case "refused-twice":
-            return graph.load([person, {"type": "Person", "data": {"name": HUB}}], **given)
+            return _load(graph, [person, {"type": "Person", "data": {"name": HUB}}], **given)
         case "refused-end":
-            return graph.load([person, _edge(name, f"{name}-missing", name)], **given)
+            return _load(graph, [person, _edge(name, f"{name}-missing", name)], **given)
         case "refused-value":
-            return graph.load([person, {"type": "Person", "data": {"name": f"{name}-old", "age": 900}}], **given)
+            return _load(graph, [person, {"type": "Person", "data": {"name": f"{name}-old", "age": 900}}], **given)
         case _:
-            return graph.load([person], **given)
+            return _load(graph, [person], **given)
+
+
+def _load(graph: Graph, records: list[dict[str, Any]], **given: Any) -> Receipt:
+    receipt: Receipt = graph.load(records, **given)
+    return receipt
 
 
 def _edge(source: str, target: str, name: str) -> dict[str, Any]:
@@ -216,6 +222,7 @@ def run_grouped(
     kill_every_s: float,
     limit_s: float,
     seed: int = 0,
+    kinds: Sequence[str] = KINDS,
     plant: Callable[[], object] | None = None,
 ) -> Heard:
     """So many processes while some are killed, every other one of so many threads; each thread makes so many calls."""
@@ -230,7 +237,9 @@ def run_grouped(
         # How far each thread of a killed process was is not known: all of them do the rest.
         begun = 1 + max((line[4] for line in told.of("began") if line[1] == who), default=-1)
         mine = 1 if number % 2 else threads
-        crew.begin(who, write, root, Life(who, f"{who}.{lives[who]}", mine, min(begun, calls), calls, seed, plant))
+        crew.begin(
+            who, write, root, Life(who, f"{who}.{lives[who]}", mine, min(begun, calls), calls, seed, kinds, plant)
+        )
         lives[who] += 1
 
     def manned() -> bool:
