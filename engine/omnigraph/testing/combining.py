@@ -10,6 +10,8 @@ from typing import Any
 
 from omnigraph.commit.advance import RECOVERY, Answer, Swap, Terms, advance
 from omnigraph.commit.engine import MAIN, Branch, Engine
+from omnigraph.commit.intent import decode
+from omnigraph.commit.intent_format import APPLIED
 from omnigraph.core.errors import OutcomeUnknown
 from omnigraph.core.meter import Meter
 from omnigraph.manifest.state import Change
@@ -63,9 +65,10 @@ def when_applied(engine: Engine, call: Callable[[], object]) -> Iterator[None]:
     """Within the block this is called as soon as a plan of this engine is known as applied; the plan goes on after it."""
     rewrite = engine.intents.rewrite
 
-    def told(*args: Any, **facts: Any) -> None:
-        rewrite(*args, **facts)
-        call()
+    def told(op: str, data: bytes, *args: Any, **facts: Any) -> None:
+        rewrite(op, data, *args, **facts)
+        if decode(op, data).state == APPLIED:  # a heartbeat is written by the same request
+            call()
 
     setattr(engine.intents, "rewrite", told)  # noqa: B010 - of this one engine
     try:

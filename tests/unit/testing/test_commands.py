@@ -70,10 +70,10 @@ def test_a_command_that_does_not_exist_is_refused_with_those_that_do(
 ) -> None:
     assert main(arguments) == WRONG_USAGE
     said = capsys.readouterr()
-    assert said.out == "" and all(f"\n  {name} " in said.err for name in ("crash", "fault", "pause", "soak"))
+    assert said.out == "" and all(f"\n  {name} " in said.err for name in ("crash", "fault", "pause", "soak", "share"))
 
 
-@pytest.mark.parametrize("command", ["crash", "fault", "pause", "soak"])
+@pytest.mark.parametrize("command", ["crash", "fault", "pause", "soak", "share"])
 def test_every_command_has_its_own_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
