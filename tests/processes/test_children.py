@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omnigraph.testing.children import Child
 from omnigraph.testing.crew import FIRST_DEATH_WORDS, Crew
+from omnigraph.testing.operations import opened
 
 pytestmark = pytest.mark.processes
 Say = Callable[[Any], None]
@@ -31,6 +33,16 @@ def test_a_child_sees_how_to_sync_to_share_and_to_reach_a_store_as_it_is_now(
             assert child.hear() == {name: value}
     with Child(_tell, name, env={name: "given"}) as child:
         assert child.hear() == {name: "given"}
+
+
+def test_drivers_share_with_other_processes_what_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value, shared in (("0", False), ("1", True)):
+        for name in ("OMNIGRAPH_COMMIT_COMBINE", "OMNIGRAPH_COMMIT_OFFERS"):
+            monkeypatch.setenv(name, value)
+        with opened(str(tmp_path / "g")) as engine:
+            assert (engine.combine, engine.offers) == (shared, shared)
 
 
 def _count(say: Say, who: str, first: int, until: int) -> None:
