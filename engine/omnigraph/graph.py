@@ -119,9 +119,9 @@ def open(
     promises on a local disk; ``commit`` survives a power cut, ``relaxed`` the end of the process. None: what
     ``OMNIGRAPH_DURABILITY`` says, else ``commit``. ``verify_reads``: compare each file of a table on a local disk with its
     checksum before its first use. None: what ``OMNIGRAPH_VERIFY_READS`` says, else not. ``group``: whether writes of several
-    threads may share a swap; None: what ``OMNIGRAPH_GROUP`` says, else they may. ``commit``: ``{"combine": True}`` lets writes
-    of several processes share one as well, and ``{"offers": True}`` lets those that wait for the same tables carry each other out (both
-    experimental); without them, what ``OMNIGRAPH_COMMIT_COMBINE`` and ``OMNIGRAPH_COMMIT_OFFERS`` say, else not.
+    threads may share a swap; None: what ``OMNIGRAPH_GROUP`` says, else they may. Writes of several processes
+    may share one as well, and those that wait for the same tables may carry each other out. ``commit``: ``{"combine": False}`` and
+    ``{"offers": False}`` say that they may not; without them, what ``OMNIGRAPH_COMMIT_COMBINE`` and ``OMNIGRAPH_COMMIT_OFFERS`` say.
     """
     promised = durability_of(durability)
     groups = check_switch("group", group, "OMNIGRAPH_GROUP", default=True)

@@ -244,13 +244,13 @@ class CommitSharing:
     """What writes share with those of other processes. ``combine``: a swap, where they write different tables; ``offers``: a plan, where
     they wait for the same ones."""
 
-    combine: bool = False
-    offers: bool = False
+    combine: bool = True
+    offers: bool = True
 
 
 def check_commit(value: object, environment: Mapping[str, str] = os.environ) -> CommitSharing:
     """Return what writes share with those of other processes, by ``commit={"combine": …, "offers": …}`` or the environment."""
-    hint = 'pass commit={"combine": True} or commit={"offers": True}'
+    hint = 'pass commit={"combine": False} or commit={"offers": False}'
     if value is not None and not isinstance(value, Mapping):
         raise InvalidInput(f"commit is a mapping or None, not {value_shown(value)}", hint=hint)
     given = {} if value is None else dict(value)
@@ -259,7 +259,7 @@ def check_commit(value: object, environment: Mapping[str, str] = os.environ) -> 
         raise InvalidInput(f"commit has no member {value_shown(unknown[0])}", hint=hint)
 
     def switch(name: str, variable: str) -> bool:
-        return check_switch(f"commit[{name!r}]", given.get(name), variable, default=False, environment=environment)
+        return check_switch(f"commit[{name!r}]", given.get(name), variable, default=True, environment=environment)
 
     return CommitSharing(switch("combine", COMBINE), switch("offers", OFFERS))
 

@@ -46,12 +46,12 @@ class OmniGraphResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     )
     combine: bool | None = Field(
         default=None,
-        description="Whether writes of several processes may share a swap; the environment's if left out. Experimental.",
+        description="Whether writes of several processes may share a swap; the environment's if left out.",
     )
     offers: bool | None = Field(
         default=None,
         description="Whether processes that wait for the same tables may carry out each other's small writes; the environment's if "
-        "left out. Experimental.",
+        "left out.",
     )
 
     # Not og.Graph: fields are looked at when the class is made, and that name loads Lance.

@@ -126,13 +126,13 @@ def test_sharing_is_asked_for_by_the_call_then_the_environment() -> None:
         def said(value: object, environment: dict[str, str], name: str = name) -> bool:
             return bool(getattr(check_commit(value, environment), name))
 
-        assert not said(None, {})
-        assert said(None, {variable: "1"}) and said({name: True}, {})
-        assert not said({name: False}, {variable: "1"}) and said({}, {variable: "1"})
+        assert said(None, {}) and said({}, {})
+        assert not said(None, {variable: "0"}) and not said({name: False}, {})
+        assert said({name: True}, {variable: "0"}) and not said({}, {variable: "0"})
         wrong: list[Any] = [{name: 1}, {name: "1"}, {"share": True}, True, [(name, True)]]
         for value in wrong:
             with pytest.raises(InvalidInput, match="commit"):
                 check_commit(value, {})
         with pytest.raises(InvalidInput, match=variable):
             check_commit(None, {variable: "yes"})
-    assert check_commit({"offers": True}, {}) == CommitSharing(combine=False, offers=True)
+    assert check_commit({"offers": False}, {}) == CommitSharing(combine=True, offers=False)

@@ -63,8 +63,8 @@ _SETTINGS: Final = (
     ("durability", "OMNIGRAPH_DURABILITY", "commit"),
     ("verify-reads", "OMNIGRAPH_VERIFY_READS", "0"),
     ("group", "OMNIGRAPH_GROUP", "1"),
-    ("combine", "OMNIGRAPH_COMMIT_COMBINE", "0"),
-    ("offers", "OMNIGRAPH_COMMIT_OFFERS", "0"),
+    ("combine", "OMNIGRAPH_COMMIT_COMBINE", "1"),
+    ("offers", "OMNIGRAPH_COMMIT_OFFERS", "1"),
     ("log", "OMNIGRAPH_LOG", "none"),
 )
 

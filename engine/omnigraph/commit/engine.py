@@ -63,8 +63,8 @@ class Engine:
         durability: Durability | None = None,
         groups: bool = True,
         verify_reads: bool = False,
-        combine: bool = False,
-        offers: bool = False,
+        combine: bool = True,
+        offers: bool = True,
     ) -> None:
         self.store = store
         self.uri = store.uri

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from omnigraph.commit.request import MetOthers
 from omnigraph.core.clock import Clock
 
 GRACE_MIN_S = 5.0  # with commits of 0.2 to 0.6 s, one second rolled back the living; five never did
@@ -77,14 +78,19 @@ class ContentionTiming:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """One write of this process, from where none of its own is in its way any more."""
+        """One write of this process, from where none of its own is in its way any more. One that goes on in another way has not ended."""
         with self._lock:
             self._follows_soon = self._clock.monotonic() - self._ended_at <= self._keep
+            ended_before = self._ended_at
+        goes_on = False
         try:
             yield
+        except MetOthers:
+            goes_on = True
+            raise
         finally:
             with self._lock:
-                self._ended_at = self._clock.monotonic()
+                self._ended_at = ended_before if goes_on else self._clock.monotonic()
 
     def keeps_lease(self, lasted_s: float, waiting: int) -> bool:
         """Whether a queue position held for so long is kept: this process writes in a row, and few others wait."""
