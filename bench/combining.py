@@ -114,7 +114,7 @@ def _row(what: str, processes: int, side: Side, found: Sequence[tuple[Race, int]
 
 def _on_disk(quick: bool) -> Table:
     roots = Roots()
-    counts, rounds, each = ((1, 4, 8), 1, 10) if quick else ((1, 4, 8, 16), 3, 30)
+    counts, rounds, each = ((1, 4, 8), 1, 10) if quick else ((1, 4, 8, 16), 3, 20)
     try:
         rows = list(_rows(_Store(roots), counts, rounds, each))
     finally:
@@ -131,7 +131,7 @@ def _on_disk(quick: bool) -> Table:
 
 def _on_a_slow_store(quick: bool) -> Table:
     before = {name: os.environ.get(name) for name in environment("")}
-    counts, rounds, each = ((1, 8), 1, 6) if quick else ((1, 4, 8, 16), 2, 16)
+    counts, rounds, each = ((1, 8), 1, 6) if quick else ((1, 4, 8, 16), 2, 10)
     with S3Emulator() as emulator, FaultProxyProcess(emulator.endpoint) as proxy:
         os.environ.update(environment(proxy.endpoint))
         roots = Roots(emulator)

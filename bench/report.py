@@ -124,7 +124,7 @@ What the checks of these runs are, and what they are evidence for, is on the pag
     "combining": """\
 ## Processes with swaps of their own, and with shared ones
 
-What [commit={"combine": True}](../howto/many-small-writes.md#one-process-a-table-or-a-queue) gains and costs. Measured by `./run bench combining`,
+What [shared swaps and offers](../howto/many-small-writes.md#many-processes) gain and cost: with both off, with shared swaps, and with both, as is the default. Measured by `./run bench combining`,
 which `all` leaves out.
 """,
     "peers": """\
