@@ -103,6 +103,10 @@ class Engine:
         self._running: list[Meter] = []
         self._overlaps = 0
 
+    def may_share(self, wanted: bool | None) -> bool:
+        """Whether a write may share its swap. ``wanted``: what its caller says; None: as the handle says."""
+        return self.groups if wanted is None else wanted
+
     @property
     def forked(self) -> bool:
         """Whether this is a child, by fork, of the process that opened the graph."""

@@ -39,7 +39,8 @@ class Request:
     """What the caller asked for, apart from the data. ``request`` and ``content`` are digests of the call and of its input,
     by which a repeated idempotency key is compared. ``several``: it stands for requests that its preparer admits, refuses and names.
     ``offering``: how it shares plans with writers of other processes. ``carried``: it is one that another process has offered.
-    ``leaves``: raise ``MetOthers`` instead of queueing for its tables, so that its caller can write it in another way."""
+    ``leaves``: raise ``MetOthers`` instead of queueing for its tables, so that its caller can write it in another way.
+    ``group``: whether it may share its swap; None: as its handle says."""
 
     kind: str
     branch: str
@@ -54,6 +55,7 @@ class Request:
     offering: Offering | None = field(default=None, compare=False, repr=False)
     carried: RequestInfo | None = None
     leaves: bool = False
+    group: bool | None = None
     files: StagedFiles = field(default_factory=StagedFiles, compare=False, repr=False)
 
 

@@ -62,6 +62,7 @@ def commit_request(
         request=request,
         content=content if options.idempotency_key is not None else None,
         files=files or StagedFiles(),
+        group=options.group,
     )
 
 

@@ -135,6 +135,20 @@ def test_without_the_switch_nothing_is_said_and_nothing_is_taken_along(three: li
     assert mine.latest(MAIN).state.tables[T1].rows == 0
 
 
+def test_a_write_that_asks_to_be_alone_in_its_swap_is_not_known_as_applied_and_takes_no_plan_along(three: list[Engine]) -> None:
+    """By the call; by the handle, unless the call says otherwise."""
+    left, mine, other = three
+    leave_applied(left, other, row(left, T1, "left"))
+    for handle, call, alone in ((True, False, True), (False, None, True), (False, True, False)):
+        mine.groups = handle
+        told: list[str] = []
+        with losing(mine, other), when_applied(mine, lambda told=told: told.append("applied")):  # type: ignore[misc]
+            receipt = Graph(mine).load(people("T2", f"{handle}-{call}"), mode="append", group=call)
+        assert (told == [], receipt.grouped_with == ()) == (alone, alone)
+    recover_all(other, meter=Meter(), beyond_grace=True)
+    assert faults_of(other) == []
+
+
 def test_a_writer_that_syncs_nothing_does_not_say_applied_and_helps_nobody(tmp_path: Path) -> None:
     create(str(tmp_path / "g"))
     relaxed = Engine(open_store(str(tmp_path / "g")), combine=True, durability=Durability.RELAXED)
@@ -340,13 +354,13 @@ def test_on_a_local_disk_nothing_is_said_before_a_swap_has_synced_it(three: list
     assert said == [] and faults_of(other) == []
 
 
-def test_an_uncontended_write_makes_the_same_requests_with_the_switch(any_root: str) -> None:
+def test_an_uncontended_write_makes_the_same_requests_with_the_switches(any_root: str) -> None:
     found = []
     og.init(any_root, "node T { name: String @key }", durability="commit").close()
-    for combine in (False, True):
-        with og.open(any_root, durability="commit", commit={"combine": combine}) as graph:
-            graph.load([{"type": "T", "data": {"name": f"first-{combine}"}}], mode="append")
-            receipt = graph.load([{"type": "T", "data": {"name": f"second-{combine}"}}], mode="append")
+    for shares in (False, True):
+        with og.open(any_root, durability="commit", commit={"combine": shares, "offers": shares}) as graph:
+            graph.load([{"type": "T", "data": {"name": f"first-{shares}"}}], mode="append")
+            receipt = graph.load([{"type": "T", "data": {"name": f"second-{shares}"}}], mode="append")
             found.append((receipt.storage.hops, receipt.storage.by_class))
     assert found[0] == found[1]
 

@@ -39,12 +39,13 @@ from omnigraph.manifest.swap import Held
 
 @dataclass(frozen=True)
 class Queueing:
-    """What a writer queues for."""
+    """What a writer queues for. ``shares``: whether its swap may be one with those of other processes."""
 
     kind: str
     branch: Branch
     keys: frozenset[str]
     offering: Offering | None = field(default=None, compare=False)
+    shares: bool = True
 
 
 class Arming:
@@ -76,21 +77,6 @@ class Arming:
         if wanted.offering is not None:
             wanted.offering.behind = self._behind
         self.op: str | None = None  # of the queue entry; None for a writer that does not queue
-
-    @classmethod
-    def of(
-        cls,
-        engine: Engine,
-        kind: str,
-        line: Branch,
-        keys: frozenset[str],
-        offering: Offering | None = None,
-        *,
-        deadline: Deadline,
-        meter: Meter,
-    ) -> Arming:
-        """Of one write to these tables of a line."""
-        return cls(engine, Queueing(kind, line, keys, offering), deadline, meter)
 
     def __enter__(self) -> Arming:
         """Take over the queue position that the last write of this process has left, if it has."""
@@ -362,13 +348,19 @@ class Arming:
     def rivals(self, plan: PublishPlan, change: Change) -> Combining:
         """The other writers of the line, for the publish of this plan."""
         self._company = Combining(
-            self._engine, plan, change, lambda: self.published(plan.op), self._meter, joins=self._joins
+            self._engine,
+            plan,
+            change,
+            lambda: self.published(plan.op),
+            self._meter,
+            shares=self._wanted.shares,
+            joins=self._joins,
         )
         return self._company
 
     def joins(self, plan: PublishPlan) -> bool:
         """Whether the publish of this plan begins as after a lost swap, so that no file is written for it ahead."""
-        self._joins = joins(self._engine, plan)
+        self._joins = self._wanted.shares and joins(self._engine, plan)
         return self._joins
 
     @property

@@ -38,7 +38,8 @@ _Listed = tuple[tuple[str, str], ...]
 
 class Combining:
     """The other writers of a line as one publish meets them. ``swapped``: called between a swap and the look at the boundary.
-    ``joins``: a swap on the state of the plan would very likely be lost, so that the first one is made as after a lost one.
+    ``shares``: whether the caller lets the plan share its swap. ``joins``: a swap on the state of the plan would very likely be lost, so
+    that the first one is made as after a lost one.
 
     After a lost swap the intent is rewritten and intents are listed. The oldest plan in flight goes on at once: beside the look at the
     newest state it reads the intents that are not known, and takes their plans along. The others pause, and look whether their commit is
@@ -53,6 +54,7 @@ class Combining:
         swapped: Callable[[], None],
         meter: Meter,
         *,
+        shares: bool = True,
         joins: bool = False,
     ) -> None:
         self._engine = engine
@@ -63,7 +65,7 @@ class Combining:
         self._telling: Future[None] | None = None
         self._listing: Future[_Listed] | None = None
         self._others: list[AppliedPlan] = []
-        self._active = may_join(engine, plan)
+        self._active = shares and may_join(engine, plan)
         self._began: float | None = None  # the attempt that is under way
         self._took = False  # whether its swap takes others along
         self.joins = joins and self._active

@@ -41,8 +41,7 @@ def queue_of(engine: Engine, branch: str) -> GroupQueue:
 
 def shares(engine: Engine, wanted: bool | None, nbytes: int) -> bool:
     """Whether a request may share a plan, as far as the handle, its caller and its size say."""
-    asked = engine.groups if wanted is None else wanted
-    return asked and nbytes <= BYTES_MAX and engine.exclusive_token is None
+    return engine.may_share(wanted) and nbytes <= BYTES_MAX and engine.exclusive_token is None
 
 
 def submit(engine: Engine, request: Request, author: Author, nbytes: int, meter: Meter) -> Outcome:
