@@ -22,7 +22,7 @@ from omnigraph.commit.pins import upkept_pin
 from omnigraph.commit.plan import MAINTENANCE, PublishPlan, RequestInfo
 from omnigraph.commit.properties import Counts
 from omnigraph.commit.protocol.publish import ended, on_state, publish_change, swap_properties
-from omnigraph.commit.queue.arming import Arming, Queueing
+from omnigraph.commit.queue.arming import Arming, Wanted
 from omnigraph.commit.recovery.drift import Drift, TableDrift, find_drift, heal
 from omnigraph.commit.steps import IndexTable, RewriteTable
 from omnigraph.commit.upkeep_steps import Achieved, AddIndices, UpkeepLine, UpkeepStep
@@ -130,7 +130,7 @@ def run_turn(
     deadline = Deadline(engine.clock, deadline_s)
     line = engine.line_of(branch, meter)
     with engine.writing(meter), engine.locks.holding(line, keys, deadline):
-        with Arming(engine, Queueing(KIND, line, keys), deadline, meter) as arming:
+        with Arming(engine, Wanted(KIND, line, keys), deadline, meter) as arming:
             arming.enqueue(engine.latest(branch, meter).state)
             arming.admit()
             while arming.overtaken():

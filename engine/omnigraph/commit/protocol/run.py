@@ -31,7 +31,7 @@ from omnigraph.commit.protocol.newest_rows import landed
 from omnigraph.commit.protocol.own_lines import inherited, own_lines
 from omnigraph.commit.protocol.planning import plan_of
 from omnigraph.commit.protocol.publish import NotPublished, Published, publish, publish_change
-from omnigraph.commit.queue.arming import Arming, Queueing
+from omnigraph.commit.queue.arming import Arming
 from omnigraph.commit.request import MetOthers, Outcome, PrepareAgain, Prepared, Request
 from omnigraph.commit.steps import Staged, stage
 from omnigraph.commit.txn import Txn, open_txn, still_newest
@@ -64,12 +64,12 @@ def run(engine: Engine, request: Request, prepare: Prepare, meter: Meter) -> Out
     line = engine.line_of(request.branch, meter)
     last: OmnigraphError | None = None
     pressure: Pressure | None = None
-    with engine.writing(meter), engine.locks.holding(line, request.keys, deadline), engine.timing.writing():
-        wanted = Queueing(request.kind, line, request.keys, request.offering, engine.may_share(request.group))
-        with Arming(engine, wanted, deadline, meter) as arming:
+    with engine.writing(meter), engine.locks.holding(line, request.keys, deadline), engine.timing.writing() as span:
+        with Arming.of(engine, request, line, deadline, meter) as arming:
             while True:
                 deadline.check("writing", last)
                 if request.leaves and engine.timing.contended:
+                    span.goes_on = True
                     raise MetOthers
                 newest = arming.admit()
                 txn = open_txn(engine, request.branch, deadline=deadline, meter=meter, newest=newest)

@@ -27,7 +27,7 @@ from omnigraph.commit.queue.lease import QueueLease
 from omnigraph.commit.queue.line import QueueLine
 from omnigraph.commit.queue.offers import OwnOffer
 from omnigraph.commit.queue.timing import LEASE_PLANS_MAX
-from omnigraph.commit.request import CarriedOut
+from omnigraph.commit.request import CarriedOut, Request
 from omnigraph.commit.txn import Txn
 from omnigraph.core import failpoints
 from omnigraph.core.errors import OmnigraphError
@@ -38,8 +38,8 @@ from omnigraph.manifest.swap import Held
 
 
 @dataclass(frozen=True)
-class Queueing:
-    """What a writer queues for. ``shares``: whether its swap may be one with those of other processes."""
+class Wanted:
+    """What a write needs of the queue. ``shares``: whether its swap may be one with those of other processes."""
 
     kind: str
     branch: Branch
@@ -55,7 +55,7 @@ class Arming:
     ``finish`` ends the intent of a plan whose end is durable. In between, ``wait_first`` and ``abandon``.
     """
 
-    def __init__(self, engine: Engine, wanted: Queueing, deadline: Deadline, meter: Meter) -> None:
+    def __init__(self, engine: Engine, wanted: Wanted, deadline: Deadline, meter: Meter) -> None:
         self._engine = engine
         self._wanted = wanted
         self._deadline = deadline
@@ -77,6 +77,12 @@ class Arming:
         if wanted.offering is not None:
             wanted.offering.behind = self._behind
         self.op: str | None = None  # of the queue entry; None for a writer that does not queue
+
+    @classmethod
+    def of(cls, engine: Engine, request: Request, line: Branch, deadline: Deadline, meter: Meter) -> Arming:
+        """Of the write that a request asks for."""
+        shares = engine.may_share(request.group)
+        return cls(engine, Wanted(request.kind, line, request.keys, request.offering, shares), deadline, meter)
 
     def __enter__(self) -> Arming:
         """Take over the queue position that the last write of this process has left, if it has."""

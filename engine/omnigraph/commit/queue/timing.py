@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omnigraph.commit.request import MetOthers
 from omnigraph.core.clock import Clock
 
 GRACE_MIN_S = 5.0  # with commits of 0.2 to 0.6 s, one second rolled back the living; five never did
@@ -58,6 +57,13 @@ class _Front:
     since: float
 
 
+@dataclass
+class WriteSpan:
+    """One write under way. ``goes_on``: it is about to be made in another way, so that it has not ended."""
+
+    goes_on: bool = False
+
+
 class ContentionTiming:
     """What this process has learned about its own speed and its neighbours."""
 
@@ -77,20 +83,17 @@ class ContentionTiming:
         self._company = 1
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """One write of this process, from where none of its own is in its way any more. One that goes on in another way has not ended."""
+    def writing(self) -> Iterator[WriteSpan]:
+        """One write of this process, from where none of its own is in its way any more."""
         with self._lock:
             self._follows_soon = self._clock.monotonic() - self._ended_at <= self._keep
             ended_before = self._ended_at
-        goes_on = False
+        span = WriteSpan()
         try:
-            yield
-        except MetOthers:
-            goes_on = True
-            raise
+            yield span
         finally:
             with self._lock:
-                self._ended_at = ended_before if goes_on else self._clock.monotonic()
+                self._ended_at = ended_before if span.goes_on else self._clock.monotonic()
 
     def keeps_lease(self, lasted_s: float, waiting: int) -> bool:
         """Whether a queue position held for so long is kept: this process writes in a row, and few others wait."""
