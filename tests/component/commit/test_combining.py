@@ -135,7 +135,9 @@ def test_without_the_switch_nothing_is_said_and_nothing_is_taken_along(three: li
     assert mine.latest(MAIN).state.tables[T1].rows == 0
 
 
-def test_a_write_that_asks_to_be_alone_in_its_swap_is_not_known_as_applied_and_takes_no_plan_along(three: list[Engine]) -> None:
+def test_a_write_that_asks_to_be_alone_in_its_swap_is_not_known_as_applied_and_takes_no_plan_along(
+    three: list[Engine],
+) -> None:
     """By the call; by the handle, unless the call says otherwise."""
     left, mine, other = three
     leave_applied(left, other, row(left, T1, "left"))
