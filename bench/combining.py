@@ -79,7 +79,7 @@ class _Store:
 def _rows(store: _Store, counts: Sequence[int], rounds: int, each: int) -> Iterator[list[Any]]:
     solo: dict[Side, float] = {}
     for what in (OWN, ONE, MIXED):
-        for processes in counts if what == OWN else counts[1:]:
+        for processes in counts if what == OWN else counts[-2:]:
             found: dict[Side, list[tuple[Race, int]]] = {side: [] for side in SIDES}
             for _ in range(rounds):
                 for side in SIDES:

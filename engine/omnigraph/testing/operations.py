@@ -81,14 +81,13 @@ def register(operation: Operation) -> Operation:
 
 
 @contextlib.contextmanager
-def opened(root: str, *, combine: bool = False, offers: bool = False) -> Iterator[Engine]:
+def opened(root: str, *, combine: bool | None = None, offers: bool | None = None) -> Iterator[Engine]:
     """``combine``: with syncs, because without them no plan is called applied. ``offers``: with syncs, so that both may be compared.
-    Either is also switched on by the environment, as for a program."""
+    None: as for a program, what the environment says."""
     durability = Durability.COMMIT if combine or offers else None
-    said = check_commit(None)
-    engine = Engine(
-        open_store(root), combine=combine or said.combine, offers=offers or said.offers, durability=durability
-    )
+    given = {"combine": combine, "offers": offers}
+    said = check_commit({name: value for name, value in given.items() if value is not None})
+    engine = Engine(open_store(root), combine=said.combine, offers=said.offers, durability=durability)
     try:
         yield engine
     finally:

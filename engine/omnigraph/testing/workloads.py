@@ -29,7 +29,7 @@ from omnigraph.schema.arrow import table_schema
 from omnigraph.table.dataset import TableRef
 from omnigraph.testing.children import Child
 from omnigraph.testing.histories import FAIL, INVOKE, OK, UNKNOWN, Event
-from omnigraph.testing.operations import append, opened
+from omnigraph.testing.operations import opened
 from omnigraph.write.load import load
 
 ACCOUNTS = ("a", "b", "c", "d")
@@ -50,8 +50,8 @@ class Job:
     seed: int = 0
     deadline_s: float = 60.0
     shortcut: bool = True  # whether it may know that a process of its own host is dead
-    combine: bool = False  # whether its swaps may take along the plans of others
-    offers: bool = False  # whether it writes by loads that other processes may carry out
+    combine: bool | None = None  # whether its swaps may take along the plans of others; None: as a program's
+    offers: bool | None = None  # whether other processes may carry its writes out; None: as a program's
 
 
 class _Worker:
@@ -90,14 +90,6 @@ class _Worker:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _append(self, keys: tuple[str, ...], name: str) -> str:
-        if self._job.offers or self._engine.offers:
-            return self._load(keys, name)
-        row = append(self._engine, keys, [name], actor=self._name, deadline_s=self._job.deadline_s).row
-        if row is None:
-            raise AssertionError("an append makes a commit")
-        return row.commit_id
-
-    def _load(self, keys: tuple[str, ...], name: str) -> str:
         records = [{"type": key.removeprefix("node:"), "data": {"name": name}} for key in keys]
         options = LoadOptions(mode="append", actor=self._name, deadline_s=self._job.deadline_s)
         made = load(self._engine, records, options).commit_id
