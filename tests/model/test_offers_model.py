@@ -5,12 +5,15 @@ The long settings have the marker ``long``. A search that does not end in time p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from omnigraph.commit.applied_plans import AppliedPlan, take_along
 from omnigraph.commit.plan import PublishPlan
+from omnigraph.manifest.state import Change, State
 from omnigraph.testing.explorer import Goal, explore
 from omnigraph.testing.explorer import State as Node
 from omnigraph.testing.protocol_model import APPEND
@@ -21,6 +24,8 @@ THREE: dict[str, Any] = {
 }  # fmt: skip
 NESTED: dict[str, Any] = {"tables": 2, "writes": ((0, 1), (0,))}
 RECOVERY: dict[str, Any] = {"recoverers": 1, "recoveries": 1}
+# A front and the owner of an offer to it, and a writer of another table, which may take the front's plan along.
+BESIDE: dict[str, Any] = {**THREE, "tables": 2, "writes": ((0,), (1,), (0,)), "offers": (2,), "combining": True}
 
 SHORT = {
     "a front and an owner, a refusal, an interrupt, recovery": OfferSetting(refusals=1, interrupts=1, **RECOVERY),
@@ -29,6 +34,9 @@ SHORT = {
     "one key in a front and in an offer, recovery": OfferSetting(keyed=True, operations=(0, 0), refusals=1, **RECOVERY),
     "2 fronts that carry what a caller without answer has offered": OfferSetting(
         **THREE, answered=(2,), asks=True, **RECOVERY
+    ),
+    "a front that carries, and a writer of another table that takes it along, an interrupt": OfferSetting(
+        **BESIDE, interrupts=1
     ),
 }
 LONG = {
@@ -45,6 +53,12 @@ LONG = {
     "2 fronts and an owner, a spent budget": OfferSetting(**THREE, offers=(2,), exhausted=1),
     "2 fronts that share swaps, and the offer of a caller without answer": OfferSetting(
         **THREE, answered=(2,), asks=True, combining=True, **RECOVERY
+    ),
+    "a front that carries, a writer of another table, an interrupt, recovery": OfferSetting(
+        **BESIDE, interrupts=1, **RECOVERY
+    ),
+    "a front that carries, a writer of another table, a spent budget, an interrupt": OfferSetting(
+        **BESIDE, exhausted=1, interrupts=1
     ),
     "2 recoveries beside each other": OfferSetting(recoverers=2, recoveries=2),
 }
@@ -120,7 +134,20 @@ def aborting_all(plan: PublishPlan, *_: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys((plan.id, *plan.members)))
 
 
+def taking_whatever_its_guests_came_to(
+    state: State, own: PublishPlan, change: Change, others: Sequence[AppliedPlan]
+) -> Change:
+    """``take_along`` that looks for the requests which a plan owns, and for none that it carries."""
+    guests = {one.id for other in others for one in other.plan.requests if not one.owned}
+    return take_along(
+        replace(state, tail=tuple(row for row in state.tail if row.object_id not in guests)), own, change, others
+    )
+
+
 GUARDS: dict[str, OfferSetting] = {
+    "carried ids of a plan to be taken along": OfferSetting(
+        **BESIDE, interrupts=1, rules=OfferRules(take_along=taking_whatever_its_guests_came_to)
+    ),
     "an offered id is looked for in the whole line": OfferSetting(rules=OfferRules(whole_line=False)),
     "a refusal is final once it is withdrawn": OfferSetting(
         **THREE, offers=(2,), refusals=1, rules=OfferRules(refusal_withdraws=False)
