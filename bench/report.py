@@ -134,6 +134,7 @@ Measured by `./run bench peers`, which `all` leaves out and which installs delta
 its own manual says; what each checks and promises is in the table below, and so is where this engine loses.
 
 The run below has small writes on a new graph, bulk and reads; the part after 5,000 commits takes another half hour and is not in it.
+Its rows of several processes were made while processes neither shared swaps nor carried each other's writes out, as they do by default now.
 """,
     "spark": """\
 ## With Spark

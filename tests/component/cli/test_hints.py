@@ -156,5 +156,6 @@ def test_every_option_that_a_message_names_is_one_of_a_command() -> None:
         *("--seconds", "--seed", "--only", "--store", "--every", "--how", "--image", "--flips"),  # of omnigraph.testing
         *("--graph", "--loads", "--kill-every", "--rounds"),  # of its commands evolve and team
         *("--steps", "--rows"),
+        *("--processes", "--threads", "--calls"),  # of its command share
         "--seccomp-bpf",  # of strace
     }, "one of no program"
