@@ -60,6 +60,18 @@ LONG = {
     "a front that carries, a writer of another table, a spent budget, an interrupt": OfferSetting(
         **BESIDE, exhausted=1, interrupts=1
     ),
+    "a front that carries, a writer of another table, a refusal, a lost request": OfferSetting(
+        **BESIDE, refusals=1, lost=1
+    ),
+    "a front that carries, a writer of another table, 2 attempts, a spent budget": OfferSetting(
+        **BESIDE, attempts=2, exhausted=1
+    ),
+    "a front that carries, a writer of another table, a caller that asks, a lost request, an interrupt": OfferSetting(
+        **BESIDE, asks=True, lost=1, interrupts=1
+    ),
+    "a front and an offer with one key, a writer of another table, an interrupt, recovery": OfferSetting(
+        **{**BESIDE, "operations": (0, 1, 0)}, keyed=True, interrupts=1, **RECOVERY
+    ),
     "2 recoveries beside each other": OfferSetting(recoverers=2, recoveries=2),
 }
 
