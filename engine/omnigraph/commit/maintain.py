@@ -130,6 +130,8 @@ def run_turn(
     deadline = Deadline(engine.clock, deadline_s)
     line = engine.line_of(branch, meter)
     with engine.writing(meter), engine.locks.holding(line, keys, deadline):
+        # A position that a write of this process has kept is for its next write. Nothing else here writes these tables meanwhile.
+        engine.leases.release_idle()
         with Arming(engine, Wanted(KIND, line, keys), deadline, meter) as arming:
             arming.enqueue(engine.latest(branch, meter).state)
             arming.admit()
@@ -149,19 +151,19 @@ class _Turn:
 
     def run(self, works: Sequence[UpkeepWork], turn_s: float) -> TurnReport:
         engine = self.engine
-        op = self.arming.op
-        if op is None:
+        ticket = self.arming.op
+        if ticket is None:
             raise AssertionError("a turn is held by a queue entry")
         started = engine.clock.monotonic()
-        ready, done = self._ready(works, op)
+        ready, done = self._ready(works, ticket)
         if not ready:
             return TurnReport(None, done)
-        held = engine.latest(self.branch, self.meter)
-        planned = self._plan(held.state, ready, op)
-        plan = planned.plan
-        lines = {work.key: UpkeepLine(engine, held.state.tables[work.key], op, plan.id, self.meter) for work in ready}
-        self.arming.replace_by(encode_plan(plan))
+        with self.arming.planning() as op:
+            held = engine.latest(self.branch, self.meter)
+            plan = self._plan(held.state, ready, op).plan
+            self.arming.follow_ticket(op, encode_plan(plan))
         failpoints.hit("maintain.armed")
+        lines = {work.key: UpkeepLine(engine, held.state.tables[work.key], op, plan.id, self.meter) for work in ready}
         try:
             tried: list[UpkeepWork] = []
             for work in ready:
@@ -174,7 +176,7 @@ class _Turn:
             done.update(_ended(lines, tried, held, row))
             dirty = [key for key, line in lines.items() if line.spoiled or done.get(key, _NONE).state == UNDONE]
             if dirty:
-                _undo(engine, self.branch, dirty, op, self.meter)
+                _undo(engine, self.branch, dirty, (ticket, op), self.meter)
         except BaseException:
             # Effects stand and no end of the turn is known. Its intent stays for recovery, this process's included.
             self.arming.abandon()
@@ -186,7 +188,7 @@ class _Turn:
     def _ready(self, works: Sequence[UpkeepWork], op: str) -> tuple[list[UpkeepWork], dict[str, Done]]:
         """Works whose tables are there with nothing above their pins. Garbage is healed; what an operation claims is left."""
         keys = [work.key for work in works]
-        held, drifting = _settle(self.engine, self.branch, keys, op, BUSY_WAIT_S, self.meter)
+        held, drifting = _settle(self.engine, self.branch, keys, (op,), BUSY_WAIT_S, self.meter)
         ready: list[UpkeepWork] = []
         done: dict[str, Done] = {}
         for work in works:
@@ -330,18 +332,18 @@ def _ended(
     return found
 
 
-def _undo(engine: Engine, branch: str, keys: Sequence[str], op: str, meter: Meter) -> None:
+def _undo(engine: Engine, branch: str, keys: Sequence[str], ops: Sequence[str], meter: Meter) -> None:
     """Put back what this turn leaves above the pins, a version that only reserved numbers included."""
-    _settle(engine, branch, keys, op, engine.timing.grace_s, meter)
+    _settle(engine, branch, keys, ops, engine.timing.grace_s, meter)
 
 
 def _settle(
-    engine: Engine, branch: str, keys: Sequence[str], op: str, wait_s: float, meter: Meter
+    engine: Engine, branch: str, keys: Sequence[str], ops: Sequence[str], wait_s: float, meter: Meter
 ) -> tuple[Held, dict[str, TableDrift]]:
-    """Heal what no operation claims above the pins of these tables, and give writers at work there a moment to end.
+    """Heal what no operation claims above the pins of these tables, and give writers at work there a moment to end. ``ops``: our own.
 
     The pause here repeats no swap: it waits for the plans of others to end. What ``heal`` swaps goes through ``advance``."""
-    own = frozenset({op})
+    own = frozenset(ops)
     started = engine.clock.monotonic()
     while True:
         held, drifting = find_drift(engine, branch, keys, own_ops=own, meter=meter)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from omnigraph.commit.decide import Decision
-from omnigraph.commit.engine import Engine
+from omnigraph.commit.engine import MAIN, Engine
 from omnigraph.commit.intent import Ticket, encode_ticket
 from omnigraph.commit.plan import BranchName, Counts, Owner
 from omnigraph.commit.protocol.run import run
@@ -27,6 +27,7 @@ from omnigraph.core.clock import ManualClock
 from omnigraph.core.errors import InvalidInput, StoreUnavailable
 from omnigraph.core.ids import new_ulid, ulid_row
 from omnigraph.core.meter import Meter
+from omnigraph.graph import Graph
 from omnigraph.manifest.rows import AbortRow, CommitRow
 from omnigraph.testing.content import faults_of, history_of
 from omnigraph.testing.operations import append, keys_of, rows_for
@@ -483,3 +484,22 @@ def test_a_plan_that_was_in_the_way_of_another_keeps_its_place(
     for engine in (behind, newcomer):
         engine.leases.release_idle()
     assert pending(writer) == [] and faults_of(writer) == []
+
+
+# --- upkeep of the same process -------------------------------------------------------------------------------------------
+
+
+def test_upkeep_directly_behind_a_write_has_a_position_of_its_own(
+    writer: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ticket and its plan are two files: who has read the ticket, and takes its owner for dead, deletes no plan."""
+    for number in range(6):
+        append(writer, ONE, [str(number)])
+    [kept] = pending(writer)
+    found = calls(monkeypatch, writer)
+    Graph(writer).optimize()
+    armed = [op for name, op in found if name == "arm"]
+    assert len(armed) == len(set(armed)) >= 2 and kept not in armed
+    assert not [op for name, op in found if name == "rewrite"]
+    assert pending(writer) == [] and faults_of(writer) == []
+    assert writer.latest(MAIN).state.tables[ONE[0]].fragments == 1

@@ -32,6 +32,7 @@ from omnigraph.manifest.swap import Held
 from omnigraph.store import layout
 from omnigraph.testing.grouping import Ended
 from omnigraph.testing.offering import adding, carry_out, leave_offer, offering_engine, queued
+from omnigraph.testing.operations import append
 from omnigraph.write.group import carrying
 from tests.component.planted.scenes import TWO, Defect, Engines, recovered, wrong
 
@@ -84,6 +85,29 @@ def a_ticket_is_deleted_late(engines: Engines) -> list[str]:
     if ended.error is not None or late != [intent.op]:
         found.append(f"told {ended.error!r}, deleted {late}")
     return found if told == [PENDING] else [*found, f"the outcome of an armed plan is {told}"]
+
+
+def a_ticket_of_upkeep_is_deleted_late(engines: Engines) -> list[str]:
+    """The same for a turn of upkeep: its plan stays pending, or what it writes is nobody's."""
+    owner, stranger = engines(), engines()
+    for number in range(3):
+        append(owner, [T1], [str(number)])
+    files: list[str] = []
+    planned: list[bool] = []
+    arm = owner.intents.arm
+
+    def noted(op: str, *facts: Any) -> None:
+        files.append(op)
+        arm(op, *facts)
+
+    def late(**_: Any) -> None:
+        stranger.intents.disarm(files[0])
+        there = [stranger.intents.read(op) for op, _ in stranger.intents.names()]
+        planned.append(any(one is not None and one.plan is not None for one in there))
+
+    with mock.patch.object(owner.intents, "arm", noted), failpoints.armed("maintain.armed", late):
+        Graph(owner).optimize()
+    return [] if planned and all(planned) else [f"whether the turns of upkeep were pending: {planned}"]
 
 
 def into_the_archive(engine: Engine) -> None:
@@ -374,7 +398,7 @@ def arming_over_the_ticket(patch: pytest.MonkeyPatch) -> None:
             yield op
 
     patch.setattr(Arming, "planning", under_the_same_id)
-    patch.setattr(Arming, "_follow_ticket", lambda self, _op, data: self.replace_by(data))
+    patch.setattr(Arming, "follow_ticket", lambda self, op, data: self._engine.intents.rewrite(op, data) or True)
 
 
 def queueing_over_an_open_offer(patch: pytest.MonkeyPatch) -> None:
@@ -406,5 +430,6 @@ DEFECTS = {
         an_older_writer_lands_it_while_its_owner_carries_another, giving_up_ids_that_have_landed
     ),
     "a plan is written over its ticket": Defect(a_ticket_is_deleted_late, arming_over_the_ticket),
+    "a turn of upkeep is written over its ticket": Defect(a_ticket_of_upkeep_is_deleted_late, arming_over_the_ticket),
     "a refused file outlives its owner": Defect(a_refused_writer_leaves_nothing, leaving_the_refusal),
 }

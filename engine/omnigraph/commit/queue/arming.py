@@ -233,7 +233,7 @@ class Arming:
             if overtaken:
                 return None
             meter.step()
-            armed = self._follow_ticket(op, data) if self._lease is None else self.replace_by(data)
+            armed = self.follow_ticket(op, data) if self._lease is None else self.replace_by(data)
             staged = gather(staging)
             if not armed:
                 return None
@@ -248,7 +248,7 @@ class Arming:
         failpoints.hit("arm.after")
         return staged
 
-    def _follow_ticket(self, op: str, data: bytes) -> bool:
+    def follow_ticket(self, op: str, data: bytes) -> bool:
         """Create the intent of the plan, and delete the ticket once it is there: an offer has one file or the other."""
         ticket = self.op
         if ticket is None:
@@ -269,14 +269,9 @@ class Arming:
             local_operations.end(ticket)
 
     def replace_by(self, data: bytes) -> bool:
-        """Under a lease, create the next file and let the last plan's be deleted. Without one, write over the ticket, as only upkeep does:
-        no caller waits for the outcome of a turn, and it may be repeated. False: the lease was lost; queue again."""
-        if self.op is None:
-            raise AssertionError("only a queue entry is replaced")
-        if self._lease is None:
-            self._stop_heartbeat()
-            self._engine.intents.rewrite(self.op, data, self._meter)
-            return True
+        """Create the next file, and let that of the last plan be deleted. False: the lease was lost; queue again."""
+        if self.op is None or self._lease is None:
+            raise AssertionError("only a lease is replaced")
         if not self._lease.begin_arming():
             self._forget()
             return False
