@@ -20,8 +20,11 @@ def recorded_counts(
     that the chain reaches."""
     if any(effect.kind in ("adopt", "restore") for effect in chain.effects):
         return None
-    ref = TableRef(chain.path, chain.ref)
-    notes = (engine.tables.transaction_at(ref, landed, version, meter) for version, _uuid in chain.places())
+    # A table that is dropped has no place to look at.
+    notes = (
+        engine.tables.transaction_at(TableRef(chain.path, chain.ref), landed, version, meter)
+        for version, _uuid in chain.places()
+    )
     return added_up(plan, ({} if note is None else note.properties for note in notes))
 
 
