@@ -43,6 +43,19 @@ def _helps(names: Sequence[str], root: str, width: int) -> str | None:
         return made
 
 
+def _joins(root: str, width: int) -> str | None:
+    """A writer that has met others: on a store it says that it is applied, and takes others along, before it has lost a swap. On a disk it
+    does not, so the plan of the dead owner adds no rows: it is published with the write, or later."""
+    with opened(root, combine=True) as mine, opened(root, combine=True) as dead, opened(root) as third:
+        leave_applied(dead, third, lambda: append(dead, [OTHERS], []))
+        _check_applied(third)
+        mine.timing.note_crowd()
+        made = commit_id(append(mine, keys_of(width), ["a", "b"]))
+        with contextlib.suppress(OmnigraphError):  # what is left of it is its file
+            recover_all(third, meter=Meter())
+        return made
+
+
 def _check_applied(engine: Engine) -> None:
     """An interruption may have come before: then there is nothing to take along."""
     pending = [engine.intents.read(op) for op, _ in engine.intents.names()]
@@ -65,4 +78,5 @@ def _helped(root: str, width: int) -> str | None:
 register(Operation("combine-helps", frozenset(), _seeded, partial(_helps, ["left"]), widths=(1, 2), rival=_left))
 # The same with a dead owner that adds no rows: a sleeper's own rows say whether it came to its end.
 register(Operation("combine-helps-quietly", frozenset(), _seeded, partial(_helps, []), widths=(1,)))
+register(Operation("combine-joins", frozenset(), _seeded, _joins, widths=(1, 2)))
 register(Operation("combine-helped", frozenset(), _seeded, _helped, widths=(1, 2)))

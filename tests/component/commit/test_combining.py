@@ -283,7 +283,7 @@ def test_who_is_not_taken_along_goes_on_after_so_many_pauses_whoever_is_ahead(
     state = mine.latest(MAIN).state
     assert (state.tables[T1].rows, state.tables[T2].rows) == (1, 1)
     with losing(mine, other):
-        append(mine, [T1], ["again"])  # what was read, and has ended, is nobody to wait for
+        append(mine, [T1], ["again"])  # a plan that was read and has ended is not waited for
     assert (len(counted.slept), len(counted.read)) == (WAITS_MAX, 1)
 
 

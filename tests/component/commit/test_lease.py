@@ -492,7 +492,7 @@ def test_a_plan_that_was_in_the_way_of_another_keeps_its_place(
 def test_upkeep_directly_behind_a_write_has_a_position_of_its_own(
     writer: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its ticket and its plan are two files: who has read the ticket, and takes its owner for dead, deletes no plan."""
+    """Its ticket and its plan are two files: a process that takes it for dead deletes the ticket that it has read, and no plan."""
     for number in range(6):
         append(writer, ONE, [str(number)])
     [kept] = pending(writer)

@@ -88,7 +88,7 @@ def a_ticket_is_deleted_late(engines: Engines) -> list[str]:
 
 
 def a_ticket_of_upkeep_is_deleted_late(engines: Engines) -> list[str]:
-    """The same for a turn of upkeep: its plan stays pending, or what it writes is nobody's."""
+    """The same for a turn of upkeep: its plan stays pending. Without it no operation claims the versions that upkeep writes."""
     owner, stranger = engines(), engines()
     for number in range(3):
         append(owner, [T1], [str(number)])

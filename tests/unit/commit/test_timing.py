@@ -52,7 +52,7 @@ def test_a_process_is_crowded_for_a_while_after_it_has_met_others_or_until_it_me
     assert not timing.crowded
     timing.note_crowd()
     clock.advance(CONTENDED_MIN_S / 2)
-    assert timing.crowded and not timing.contended  # it has met nobody at its tables
+    assert timing.crowded and not timing.contended  # other writers were met at the swap, not at its tables
     clock.advance(CONTENDED_MIN_S)
     assert not timing.crowded
     timing.note_crowd()
